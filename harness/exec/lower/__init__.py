@@ -1,0 +1,1 @@
+"""Lowering: one function per instruction family turns PTX into bytecode rows."""

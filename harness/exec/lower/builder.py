@@ -1,0 +1,269 @@
+"""The bytecode builder: operands become references, instructions become rows."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sidestream.harness.exec.abi import NOREF
+from sidestream.harness.ptx import ir
+
+WIDTHS = {
+    "pred": 1,
+    "b8": 32,
+    "u8": 32,
+    "s8": 32,
+    "b16": 32,
+    "u16": 32,
+    "s16": 32,
+    "f16": 32,
+    "bf16": 32,
+    "b32": 32,
+    "u32": 32,
+    "s32": 32,
+    "f32": 32,
+    "f16x2": 32,
+    "bf16x2": 32,
+    "b64": 64,
+    "u64": 64,
+    "s64": 64,
+    "f64": 64,
+    "f32x2": 64,
+    "b128": 128,
+}
+"""Row width of a register type; types of up to 32 bits share one row form."""
+
+
+class Unsupported(Exception):
+    """The instruction has no semantics here; the message says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A register row (`kind` reg) or a constant row, numbered per width."""
+
+    kind: str
+    width: int
+    index: int
+
+
+@dataclass(slots=True)
+class Row:
+    """One bytecode instruction before references become byte offsets."""
+
+    op: str
+    pc_of: int
+    """Index of the PTX instruction it came from."""
+    guard: Ref | None
+    guard_neg: bool
+    d: Ref | None
+    a: Ref | None
+    b: Ref | None
+    c: Ref | None
+    x: tuple[int | Ref, ...]
+    ext: tuple[Ref | int | None, ...]
+    imm: int
+    target: int | None = None
+    """PTX instruction index to branch to, resolved into `imm`."""
+    targets: tuple[int, ...] = ()
+    """PTX instruction indices resolved into `ext` (indexed branch)."""
+
+
+@dataclass(slots=True)
+class Builder:
+    """Collects rows for one function.
+
+    `symbols` gives the address of every variable and parameter: shared and local
+    variables as window offsets, parameters as parameter-space offsets, global ones
+    as virtual addresses.
+    """
+
+    symbols: dict[str, tuple[str, int]]
+    rows: list[Row] = field(default_factory=list)
+    counts: dict[int, int] = field(default_factory=dict)
+    registers: dict[int, Ref] = field(default_factory=dict)
+    constants: dict[tuple[int, int], Ref] = field(default_factory=dict)
+    current: ir.Instruction | None = None
+    dynamic_smem: int = 0
+    arch: int = 0
+
+    # --- operands ---------------------------------------------------------------
+    def temp(self, width: int) -> Ref:
+        """A fresh row of `width` bits (1 is a predicate)."""
+        index = self.counts.get(width, 0)
+        self.counts[width] = index + 1
+        return Ref("reg", width, index)
+
+    def const(self, bits: int, width: int) -> Ref:
+        """A constant row with `bits` in every lane."""
+        key = (width, bits & ((1 << width) - 1))
+        if key not in self.constants:
+            same = sum(1 for w, _ in self.constants if w == width)
+            self.constants[key] = Ref("const", width, same)
+        return self.constants[key]
+
+    def register(self, reg: ir.Register) -> Ref:
+        """The row of a PTX register."""
+        if reg.id not in self.registers:
+            width = WIDTHS.get(reg.type)
+            if width is None:
+                raise Unsupported(f"register type .{reg.type}")
+            self.registers[reg.id] = self.temp(width)
+        return self.registers[reg.id]
+
+    def immediate(self, value: ir.Immediate, width: int, ftype: str = "") -> Ref:
+        """A literal as a constant row; float literals are rounded to `ftype`."""
+        bits = value.value
+        if value.kind == "f64" and width <= 32:
+            number = struct.unpack("<d", struct.pack("<Q", bits))[0]
+            form = "<e" if ftype == "f16" else "<f"
+            raw = struct.pack(form, number)
+            bits = int.from_bytes(raw, "little")
+        elif value.kind == "f32" and width == 64:
+            number = struct.unpack("<f", struct.pack("<I", bits))[0]
+            bits = struct.unpack("<Q", struct.pack("<d", number))[0]
+        elif value.kind == "int" and ftype in ("f32", "f64", "f16", "bf16"):
+            raise Unsupported("integer literal as a floating-point operand")
+        return self.const(bits, width)
+
+    def source(self, operand: ir.Operand, width: int, ftype: str = "") -> Ref:
+        """Reference to a source operand of `width` bits.
+
+        A register narrower or wider than `width` is allowed where PTX allows it:
+        rows of up to 32 bits are shared, and 64-bit rows are narrowed by a move.
+        """
+        match operand:
+            case ir.Register():
+                ref = self.register(operand)
+                return self.fit(ref, width)
+            case ir.Negated():
+                ref = self.temp(1)
+                self.emit("not.pred", d=ref, a=self.register(operand.register))
+                return ref
+            case ir.Immediate():
+                return self.immediate(operand, width, ftype)
+            case ir.Special():
+                ref = self.temp(64 if width == 64 else 32)
+                from sidestream.harness.exec.lower.special import emit_special
+
+                emit_special(self, ref, operand.name)
+                return ref
+            case ir.Symbol():
+                return self.const(self.symbol(operand), width)
+            case ir.Vector():
+                return self.pack(operand, width)
+            case ir.Sink():
+                return self.const(0, width)
+        raise Unsupported(f"operand {operand!r}")
+
+    def fit(self, ref: Ref, width: int) -> Ref:
+        """Convert a row between the 32- and 64-bit forms (truncate or zero-extend)."""
+        if ref.width == width or width == 1 or ref.width == 1:
+            if (ref.width == 1) != (width == 1):
+                raise Unsupported("predicate where a value is needed, or the reverse")
+            return ref
+        if ref.width == 64 and width == 32:
+            out = self.temp(32)
+            self.emit("mov.lo", d=out, a=ref, guarded=False)
+            return out
+        if ref.width == 32 and width == 64:
+            out = self.temp(64)
+            self.emit("zext.b64", d=out, a=ref, guarded=False)
+            return out
+        raise Unsupported(f"{ref.width}-bit register where {width} bits are needed")
+
+    def pack(self, vector: ir.Vector, width: int) -> Ref:
+        """`{a, b, ...}` as one source row of `width` bits."""
+        n = len(vector.elements)
+        part = width // n if n else 0
+        ops = {(64, 32): "pack.b64", (32, 16): "pack.b32", (64, 16): "pack4.b64"}
+        ops |= {(128, 64): "pack.b128", (32, 8): "pack4.b32", (16, 8): "pack.b16"}
+        if (width, part) not in ops:
+            raise Unsupported(f"pack of {n} elements into {width} bits")
+        out = self.temp(WIDTHS[f"b{width}"])
+        refs = [self.source(e, 64 if part == 64 else 32) for e in vector.elements]
+        self.emit(ops[width, part], d=out, ext=refs, guarded=False)
+        return out
+
+    def dest(self, operand: ir.Operand, width: int) -> Ref:
+        """Reference to a destination; `_` gives a row nobody reads."""
+        if isinstance(operand, ir.Sink):
+            return self.temp(width)
+        if isinstance(operand, ir.Register):
+            ref = self.register(operand)
+            if ref.width != width:
+                raise Unsupported(
+                    f"destination {operand.name} of {ref.width} bits where "
+                    f"{width} are written"
+                )
+            return ref
+        raise Unsupported(f"destination {operand!r}")
+
+    def pred(self, operand: ir.Operand) -> Ref:
+        """A predicate source (register, negated register or literal 0/1)."""
+        if isinstance(operand, ir.Immediate):
+            return self.const(1 if operand.value else 0, 1)
+        return self.source(operand, 1)
+
+    def optional_dest(self, operand: ir.Operand | None, width: int) -> Ref | None:
+        """A destination that may be absent or `_`; None then (NOREF)."""
+        if operand is None or isinstance(operand, ir.Sink):
+            return None
+        return self.dest(operand, width)
+
+    def symbol(self, symbol: ir.Symbol) -> int:
+        """Address of a variable in its own space."""
+        if symbol.name not in self.symbols:
+            raise Unsupported(f"address of {symbol.name}")
+        return self.symbols[symbol.name][1]
+
+    def address(self, address: ir.Address, width: int = 64) -> tuple[Ref, int]:
+        """Base row of `width` bits and byte offset of `[base + offset]`."""
+        base = address.base
+        if isinstance(base, ir.Immediate):
+            return self.const(base.value, width), address.offset
+        if isinstance(base, ir.Symbol):
+            return self.const(self.symbol(base), width), address.offset
+        return self.source(base, width), address.offset
+
+    # --- rows -------------------------------------------------------------------
+    def emit(
+        self,
+        op: str,
+        *,
+        d: Ref | None = None,
+        a: Ref | None = None,
+        b: Ref | None = None,
+        c: Ref | None = None,
+        x: Sequence[int | Ref | None] = (),
+        ext: Iterable[Ref | int | None] = (),
+        imm: int = 0,
+        target: int | None = None,
+        targets: Sequence[int] = (),
+        guarded: bool = True,
+    ) -> None:
+        """Append one row, under the current instruction's guard if `guarded`."""
+        ins = self.current
+        guard = None
+        negated = False
+        if guarded and ins is not None and ins.guard is not None:
+            guard, negated = self.register(ins.guard), ins.guard_negated
+        xs = tuple(NOREF if v is None else v for v in x)
+        self.rows.append(
+            Row(
+                op=op,
+                pc_of=ins.index if ins else -1,
+                guard=guard,
+                guard_neg=negated,
+                d=d,
+                a=a,
+                b=b,
+                c=c,
+                x=xs + (0,) * (4 - len(xs)),
+                ext=tuple(ext),
+                imm=imm,
+                target=target,
+                targets=tuple(targets),
+            )
+        )

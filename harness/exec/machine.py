@@ -1,0 +1,311 @@
+"""Execute a lowered kernel on the virtual GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sidestream.harness.errors import UsageError
+from sidestream.harness.exec import abi
+from sidestream.harness.exec.build import load, pointer
+from sidestream.harness.exec.program import Program, arch_number
+from sidestream.harness.launch import Launch
+
+_SLICE = 2_000_000
+_MAX_SMEM = 227 * 1024
+_MAX_RESIDENT_BYTES = 4 << 30
+_GRID_LIMITS = (2**31 - 1, 65535, 65535)
+_BLOCK_LIMITS = (1024, 1024, 64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to execute.
+
+    Attributes:
+        seed: 0 runs round-robin with operations landing at once; any other value
+            draws the schedule from it.
+        budget: Warp instructions after which the run is given up.
+        deadline: Seconds of wall time after which it is given up, or None.
+        sms: Streaming multiprocessors; with `ctas_per_sm` the CTAs alive at once.
+        ctas_per_sm: CTAs resident on one multiprocessor.
+        quantum: Warp instructions a warp runs before another gets its turn.
+        smem_fill: 32-bit pattern found in uninitialised shared memory.
+        register_fill: 32-bit pattern found in uninitialised registers.
+        max_smem: Shared memory in bytes a CTA may have on the chip.
+    """
+
+    seed: int = 0
+    budget: int = 2_000_000_000
+    deadline: float | None = None
+    sms: int = 4
+    ctas_per_sm: int = 1
+    quantum: int = 256
+    smem_fill: int = 0xFFFF_FFFF
+    register_fill: int = 0x7FC0_DEAD
+    max_smem: int = _MAX_SMEM
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One defect: its first occurrence, and how often it came."""
+
+    kind: str
+    pc: int
+    cta: tuple[int, int, int]
+    warp: int
+    lane: int
+    allocation: int | None
+    address: int
+    size: int
+    info: int
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A warp that did not finish, and what it waits for."""
+
+    cta: tuple[int, int, int]
+    warp: int
+    pc: int
+    mask: int
+    kind: str
+    address: int
+    info: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What executing a launch gave.
+
+    `status` is `done`, `budget`, `deadline`, `deadlock`, `unsupported`, `trap`,
+    `divergent-sync` or `internal`; anything but `done` left the work unfinished.
+    """
+
+    status: str
+    stop_pc: int
+    faults: tuple[Fault, ...]
+    dropped_faults: int
+    waiting: tuple[Waiting, ...]
+    warp_instructions: int
+    mma_flops: int
+    tma_bytes: int
+    seconds: float
+    counts: NDArray[np.uint64]
+    """Executions of every bytecode row."""
+
+
+def parameter_block(program: Program, launch: Launch) -> NDArray[np.uint8]:
+    """Lay the launch's parameters out as the parameter space.
+
+    Raises:
+        UsageError: if their number or sizes differ from the kernel's declaration.
+    """
+    declared = program.function.params
+    if len(launch.params) != len(declared):
+        raise UsageError(
+            f"{launch.kernel} declares {len(declared)} parameters, the launch has "
+            f"{len(launch.params)}"
+        )
+    end = max((p.offset + p.size for p in declared), default=0)
+    block = np.zeros(end + 64, np.uint8)
+    for param, data in zip(declared, launch.params, strict=True):
+        if len(data) != param.size:
+            raise UsageError(
+                f"parameter {param.name} of {launch.kernel} has {param.size} bytes, "
+                f"the launch gives {len(data)}"
+            )
+        block[param.offset : param.offset + param.size] = np.frombuffer(data, np.uint8)
+    return block
+
+
+def check_geometry(program: Program, launch: Launch, options: Options) -> None:
+    """Reject a launch that no device would accept.
+
+    Raises:
+        UsageError: naming the dimension or size and its limit.
+    """
+    for name, dims, limits in (
+        ("grid", launch.grid, _GRID_LIMITS),
+        ("block", launch.block, _BLOCK_LIMITS),
+    ):
+        for axis, dim, limit in zip("xyz", dims, limits, strict=True):
+            if not 1 <= dim <= limit:
+                raise UsageError(f"{name}.{axis} is {dim}, allowed are 1..{limit}")
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    if threads > 1024:
+        raise UsageError(f"a block of {threads} threads, allowed are at most 1024")
+    size = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
+    if not all(c >= 1 for c in launch.cluster) or size > 16:
+        raise UsageError(f"cluster {launch.cluster}, allowed are 1..16 CTAs")
+    for axis, dim, part in zip("xyz", launch.grid, launch.cluster, strict=True):
+        if dim % part:
+            raise UsageError(
+                f"grid.{axis} {dim} is not a multiple of the cluster's {part}"
+            )
+    if launch.grid[0] * launch.grid[1] * launch.grid[2] >= 2**32:
+        raise UsageError(f"a grid of {launch.grid} has more than 2^32 CTAs")
+    smem = program.static_smem + launch.dynamic_smem
+    if launch.dynamic_smem < 0 or smem > options.max_smem:
+        raise UsageError(
+            f"{launch.kernel} wants {smem} bytes of shared memory a CTA, the chip has "
+            f"{options.max_smem}"
+        )
+
+
+def execute(
+    program: Program,
+    launch: Launch,
+    allocations: NDArray[np.void],
+    options: Options | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Result:
+    """Execute one launch to its end, or to the first reason to stop.
+
+    Args:
+        program: The lowered kernel.
+        launch: Grid, block, cluster, dynamic shared memory, parameters.
+        allocations: `ALLOC_DTYPE` rows sorted by `va`; the memory they name must
+            stay alive during the call and is written in place.
+        options: Schedule, budgets, chip limits.
+        progress: Called between slices with the warp instructions done so far.
+
+    Raises:
+        UsageError: for a launch no device would accept.
+        MemoryError: if the resident CTAs do not fit.
+    """
+    options = options or Options()
+    check_geometry(program, launch, options)
+    core = load()
+    params = parameter_block(program, launch)
+    allocs = np.ascontiguousarray(allocations, abi.ALLOC_DTYPE)
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    warps = -(-threads // 32)
+    smem = program.static_smem + launch.dynamic_smem
+    each = warps * (program.rf_bytes + program.local_bytes * 32) + smem
+    resident = max(1, min(options.sms, _MAX_RESIDENT_BYTES // max(each, 1)))
+    config = abi.Config(
+        code=pointer(program.code),
+        ext=pointer(program.ext),
+        consts=pointer(program.consts),
+        params=pointer(params),
+        allocs=pointer(allocs) if len(allocs) else None,
+        seed=options.seed & (2**64 - 1),
+        budget=options.budget,
+        n_code=len(program.code),
+        n_ext=len(program.ext),
+        n_consts=len(program.consts),
+        n_params=len(params) - 64,
+        n_allocs=len(allocs),
+        rf_bytes=program.rf_bytes,
+        smem_size=smem,
+        local_bytes=program.local_bytes,
+        grid=launch.grid,
+        block=launch.block,
+        cluster=launch.cluster,
+        n_sms=resident,
+        ctas_per_sm=options.ctas_per_sm,
+        quantum=options.quantum,
+        smem_fill=options.smem_fill,
+        reg_fill=options.register_fill,
+        arch=arch_number(program.function.target),
+        regs_per_thread=_registers(program, threads),
+    )
+    machine = core.lib.ss_create(ctypes.byref(config))
+    if not machine:
+        raise MemoryError(
+            f"{launch.kernel}: {resident} resident CTAs of {each >> 20} MiB do not fit"
+        )
+    began = time.perf_counter()
+    late = False
+    try:
+        while core.lib.ss_run(machine, _SLICE) == abi.STATUSES.index("steps"):
+            spent = time.perf_counter() - began
+            if options.deadline is not None and spent > options.deadline:
+                late = True
+                break
+            if progress:
+                stats = abi.Stats()
+                core.lib.ss_stats(machine, ctypes.byref(stats))
+                progress(stats.executed)
+        return _result(program, machine, time.perf_counter() - began, late=late)
+    finally:
+        core.lib.ss_destroy(machine)
+
+
+def _registers(program: Program, threads: int) -> int:
+    """Registers a thread starts with: the maximum the launch bounds leave room for."""
+    bound = program.function.directives.get("maxnreg")
+    if bound:
+        return bound[0]
+    warps = -(-threads // 32)
+    return max(24, min(255, 65536 // (warps * 32) // 8 * 8))
+
+
+def _result(program: Program, machine: int, seconds: float, *, late: bool) -> Result:
+    core = load()
+    stats = abi.Stats()
+    core.lib.ss_stats(machine, ctypes.byref(stats))
+
+    def view(address: int, count: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+        raw = ctypes.string_at(address, count * dtype.itemsize)
+        return np.frombuffer(raw, dtype)
+
+    faults = view(core.lib.ss_faults(machine), stats.n_faults, abi.FAULT_DTYPE)
+    raw = ctypes.string_at(core.lib.ss_counts(machine), 8 * len(program.code))
+    status = abi.STATUSES[stats.status]
+    waiting: tuple[Waiting, ...] = ()
+    if status != "done":
+        buffer = np.zeros(256, abi.BLOCKED_DTYPE)
+        count = core.lib.ss_blocked(machine, pointer(buffer), len(buffer))
+        waiting = tuple(_waiting(b) for b in buffer[:count])
+    return Result(
+        status="deadline" if late and status == "steps" else status,
+        stop_pc=stats.stop_pc,
+        faults=tuple(_fault(f) for f in faults),
+        dropped_faults=stats.dropped_faults,
+        waiting=waiting,
+        warp_instructions=stats.executed,
+        mma_flops=stats.mma_flops,
+        tma_bytes=stats.tma_bytes,
+        seconds=seconds,
+        counts=np.frombuffer(raw, np.uint64),
+    )
+
+
+def _triple(values: NDArray[np.uint32]) -> tuple[int, int, int]:
+    return int(values[0]), int(values[1]), int(values[2])
+
+
+def _fault(f: np.void) -> Fault:
+    alloc = int(f["alloc"])
+    return Fault(
+        kind=abi.FAULT_KINDS[int(f["kind"])],
+        pc=int(f["pc"]),
+        cta=_triple(f["cta"]),
+        warp=int(f["warp"]),
+        lane=int(f["lane"]),
+        allocation=None if alloc == 0xFFFF_FFFF else alloc,
+        address=int(f["addr"]),
+        size=int(f["size"]),
+        info=int(f["info"]),
+        count=int(f["count"]),
+    )
+
+
+def _waiting(b: np.void) -> Waiting:
+    return Waiting(
+        cta=_triple(b["cta"]),
+        warp=int(b["warp"]),
+        pc=int(b["pc"]),
+        mask=int(b["mask"]),
+        kind=abi.BLOCK_KINDS[int(b["kind"])],
+        address=int(b["addr"]),
+        info=int(b["info"]),
+    )
