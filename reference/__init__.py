@@ -1,0 +1,1 @@
+"""Float64 reference, error bounds and metamorphic relations; needs numpy alone."""

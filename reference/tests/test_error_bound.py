@@ -1,0 +1,154 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from emulated_flash import flash
+
+from sidestream.reference import tolerance
+from sidestream.reference.attention import Problem, attention
+from sidestream.reference.lengths import from_counts
+from sidestream.reference.narrow import by_name, round_to
+from sidestream.reference.tolerance import (
+    bound,
+    compare,
+    shared,
+)
+
+DTYPES = ("float16", "bfloat16")
+
+
+def make(dtype, lens_q, lens_kv=None, *, seed=0, size=1.0, dim=64, **mask):
+    rng = np.random.default_rng(seed)
+    lens_kv = lens_q if lens_kv is None else lens_kv
+    shape = {"q": (sum(lens_q), 4), "k": (sum(lens_kv), 2), "v": (sum(lens_kv), 2)}
+    operands = {
+        name: round_to(
+            rng.standard_normal((*lead, dim)) * (size if name == "k" else 1.0),
+            by_name(dtype),
+        )
+        for name, lead in shape.items()
+    }
+    return Problem(
+        **operands, seq_q=from_counts(lens_q), seq_kv=from_counts(lens_kv), **mask
+    )
+
+
+CASES = {
+    "short": {"lens_q": (8, 3, 1)},
+    "tiles": {"lens_q": (64, 17, 129)},
+    "long": {"lens_q": (40,), "lens_kv": (1500,)},
+    "causal": {"lens_q": (200,), "causal": "bottom_right"},
+    "window": {"lens_q": (150, 64), "causal": "top_left", "window_left": 31},
+    "keyless": {"lens_q": (9, 40), "lens_kv": (0, 12), "causal": "bottom_right"},
+    "flat scores": {"lens_q": (128,), "size": 1e-3},
+    "sharp scores": {"lens_q": (128,), "size": 30.0},
+    "huge scores": {"lens_q": (64,), "size": 1000.0},
+    "wide head": {"lens_q": (70,), "dim": 256},
+    "narrow head": {"lens_q": (70,), "dim": 8},
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("tile", [32, 128])
+def test_a_faithful_kernel_stays_inside(dtype, case, tile):
+    problem = make(dtype, **CASES[case])
+    out, lse = flash(problem, dtype, tile=tile)
+    assert compare(bound(problem, dtype=dtype), out=out, lse=lse).worst <= 1.0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sink", [-200.0, -3.0, 0.0, 8.0, 200.0])
+def test_a_faithful_kernel_with_sinks_stays_inside(dtype, sink):
+    sinks = np.full(4, sink) + np.arange(4) / 4
+    problem = make(
+        dtype, (70, 9, 5), (130, 0, 3), causal="bottom_right", window_left=80
+    )
+    problem = replace(problem, sinks=sinks)
+    out, lse = flash(problem, dtype)
+    assert compare(bound(problem, dtype=dtype), out=out, lse=lse).worst <= 1.0
+
+
+def test_weights_that_round_alike_are_not_taken_as_independent(monkeypatch):
+    """Key 0 holds the maximum; every other key of a row has one and the same error."""
+    dtype = "bfloat16"
+    problem = make(dtype, (64,), (2048,))
+    q, k, v = (np.zeros_like(x) for x in (problem.q, problem.k, problem.v))
+    q[:, :, 0] = np.linspace(0.25, 16, 256).reshape(64, 4)
+    k[0, :, 0] = 1.0
+    v[1:] = 1 + np.arange(64) / 64
+    problem = replace(problem, q=round_to(q, by_name(dtype)), k=k, v=v)
+    out, lse = flash(problem, dtype)
+    assert compare(bound(problem, dtype=dtype), out=out, lse=lse).worst <= 1.0
+    monkeypatch.setattr(tolerance, "shared", lambda weights, _: np.ones_like(weights))
+    assert compare(bound(problem, dtype=dtype), out=out, lse=lse).out > 1.0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("lens", [(8, 3, 1), (64, 17, 129), (512,)], ids=str)
+@pytest.mark.parametrize("causal", ["none", "bottom_right"])
+@pytest.mark.parametrize("flaw", ["head", "mask column", "last key", "scale"])
+def test_a_small_planted_bug_is_outside(dtype, lens, causal, flaw):
+    if flaw == "mask column":
+        causal = "top_left"  # the flaw needs a mask to shift
+    problem = make(dtype, lens, causal=causal)
+    out, lse = flash(problem, dtype, flaw=flaw)
+    parity = compare(bound(problem, dtype=dtype), out=out, lse=lse)
+    assert parity.out > 1.0
+    assert parity.lse is not None
+    assert parity.lse > 5.0
+
+
+def test_the_bound_scales_with_the_values_it_bounds():
+    problem = make("bfloat16", (70,))
+    once = bound(problem, dtype="bfloat16")
+    twice = bound(replace(problem, v=2 * problem.v), dtype="bfloat16")
+    np.testing.assert_allclose(twice.out, 2 * once.out, rtol=1e-12)
+    assert np.array_equal(twice.lse, once.lse)
+
+
+def test_the_bound_carries_the_reference_itself():
+    problem = make("float16", (70, 3), (9, 40), causal="bottom_right", window_left=20)
+    problem = replace(problem, sinks=np.arange(4.0))
+    want = attention(problem)
+    got = bound(problem, dtype="float16").reference
+    assert np.array_equal(got.out, want.out)
+    assert np.array_equal(got.lse, want.lse)
+
+
+def test_rows_without_keys_must_be_exact():
+    problem = make("bfloat16", (4,), (0,))
+    limits = bound(problem, dtype="bfloat16")
+    out, lse = np.zeros((4, 4, 64)), np.full((4, 4), -np.inf)
+    assert compare(limits, out=out, lse=lse).worst == 0.0
+    out[2, 1, 5] = 1e-30
+    assert compare(limits, out=out, lse=lse).out == np.inf
+    assert compare(limits, out=out, lse=lse).out_at == (2, 1, 5)
+    lse[3, 2] = -1e30
+    assert compare(limits, out=out, lse=lse).lse == np.inf
+    assert compare(limits, out=out, lse=lse).lse_at == (3, 2)
+
+
+def test_nan_is_never_inside_and_unjudged_rows_are_left_out():
+    problem = make("bfloat16", (4,))
+    limits = bound(problem, dtype="bfloat16")
+    out, lse = limits.reference.out.copy(), limits.reference.lse.copy()
+    out[1, 0, 0], lse[1, 0] = np.nan, np.nan
+    parity = compare(limits, out=out, lse=lse)
+    assert (parity.out, parity.lse) == (np.inf, np.inf)
+    rows = np.array([True, False, True, True])
+    assert compare(limits, out=out, lse=lse, rows=rows).worst == 0.0
+
+
+def test_scores_beyond_fp32_are_refused_not_waved_through():
+    with pytest.raises(ValueError, match="no accuracy"):
+        bound(make("bfloat16", (16,), size=1e7), dtype="bfloat16")
+
+
+def test_shared_counts_weights_that_round_to_one_value():
+    for dtype in DTYPES:
+        weights = np.array(
+            [[1.0, 0.25, 0.25, 0.0, 0.0, 0.25], [1e-30, 1e-30, 1, 1, 1, 0]]
+        )
+        counts = shared(weights, by_name(dtype))
+        assert counts.tolist() == [[1, 3, 3, 1, 1, 3], [1, 1, 3, 3, 3, 1]]

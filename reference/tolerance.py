@@ -1,0 +1,326 @@
+r"""Elementwise error bounds on O and LSE, derived from the arithmetic of the kernel.
+
+    bounds = bound(problem, dtype="bfloat16")
+    parity = compare(bounds, out=kernel_out, lse=kernel_lse)
+    parity.worst <= 1.0
+
+Nothing here is tuned to a kernel or to data. The model is the algorithm that every
+flash-attention forward follows: 16-bit Q, K, V taken exactly; fp32 scores from a
+tensor core; a running maximum; weights p = exp2(...) in fp32, their sum in fp32,
+and rounded to the input type T for the second matrix product; fp32 accumulation of
+O with rescaling; one division; one rounding of O to T. LSE stays in fp32.
+
+Notation: u = 2**-24 (fp32 roundoff), u_T (roundoff of T: 2**-11 for fp16, 2**-8 for
+bf16), gamma_n = n u' / (1 - n u') (Higham, *Accuracy and Stability of Numerical
+Algorithms*, 2nd ed., section 3.1) with u' = 2**-23 in a tensor core, whose additions
+truncate instead of rounding (Fasi, Higham, Mikaitis, Pranesh, *Numerical behavior of
+NVIDIA tensor cores*, PeerJ CS 2021). A truncating block of b products aligned to
+the largest term has b + 1 errors of u' relative to the sum of magnitudes, so n terms
+count as n + n / b. S_i = max over visible keys of |s_ij|; t = key tiles of the row;
+P the exact normalised weights; L the normaliser in units of the largest weight.
+
+1. Score. |fl(s_ij) - s_ij| <= gamma_D |scale| sum_d |q_id||k_jd| by Higham section
+   3.1 (inner products).
+2. Exponent. exp2 takes fma(s, scale log2e, -m scale log2e): 3 roundings in the
+   factor, 1 for the product, 1 for the sum, each relative to |s_ij| or |m| <= S_i:
+   5 u (|s_ij| + S_i), in natural units.
+3. Rescaling. Each new maximum multiplies what is held by alpha = exp2(m_old - m_new),
+   the same alpha for O and for the sum. Its rounding cancels there, and its error
+   acts as a relative error of the weights that were already held: at most t times
+   8 u S_i + eps_exp. alpha = 1 is exact, so this counts maxima that rose.
+4. exp2. `ex2.approx.f32` has a relative error of 2**-22 (PTX ISA, "Floating Point
+   Instructions: ex2"); kernels that evaluate a polynomial instead pass `exp_error`.
+   Terms 1 to 4 add up to delta_ij; |fl(p) - p| <= theta_ij p, theta = expm1(delta).
+5. P to T. |rho_ij| <= u_T, or half a subnormal step of T in absolute terms where a
+   weight lies below the smallest normal number (weights are at most that small
+   relative to the final maximum, since every running maximum is no larger).
+   In O: sum_j P rho_ij v_jd. The worst case is u_T sum_j P|v|. Roundings of unlike
+   weights behave as independent and unbiased, so Hoeffding's inequality gives
+   lambda u_T sqrt(sum_j P^2 v^2) with failure probability 2 exp(-lambda^2/2) (Higham
+   and Mary, *A new approach to probabilistic rounding error analysis*, SISC 2019);
+   lambda follows from the number of outputs and `false_alarm`, the probability
+   that any of them fails. Weights that round to one value of T may share their
+   error, so they count as one: by Cauchy-Schwarz, c_ij P^2 v^2 with c_ij the number
+   of keys in the row that share the rounded weight. The smaller of the two holds.
+6. PV accumulation. gamma_n sum_j P|v| with n = visible keys + keys / b + t.
+7. Sum. gamma_n' relative, n' = visible keys + t, in fp32; and sum_j P theta_ij.
+8. End. Reciprocal (`rcp.approx.f32`: 1 ulp = 2 u) and product: 3 u |O|; rounding to
+   T: u_T |O|, or half a subnormal step.
+9. LSE = m scale + ln2 log2(sum). sum_j P theta_ij + the sum's error, and
+   `lg2.approx.f32`: 2**-22 absolute near 1, otherwise relative (PTX ISA,
+   "Floating Point Instructions: lg2"), both counted; 4 u S_i for the product with
+   the scale, u |LSE| for the last rounding, u for the constant ln2.
+   A sink is one more column with an exponent error of 5 u (|sink| + M), where M is
+   the larger of S_i and |sink|, which then stands for S_i everywhere above.
+
+A row that sees no key has O = 0 exactly, and LSE = -inf exactly or the sink within
+the roundings of a change of base and back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sidestream.reference.attention import (
+    Attention,
+    Problem,
+    RowBlock,
+    blank,
+    row_blocks,
+    softmax,
+    unpack,
+)
+from sidestream.reference.narrow import FLOAT32, Format, by_name, round_to
+
+F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arithmetic:
+    """The facts about an implementation that the bound depends on."""
+
+    dtype: Format
+    """Type of Q, K, V, of P in the second product, and of O."""
+    tile_keys: int = 32
+    """Keys between two possible rescalings; smaller is the safer assumption."""
+    tensor_roundoff: float = 2.0**-23
+    tensor_block: int = 8
+    """Products a tensor core adds at once; m16n8k8 is the narrowest 16-bit shape."""
+    exp_error: float = 2.0**-22
+    log_error: float = 2.0**-22
+    false_alarm: float = 1e-9
+    """Probability that a faithful kernel exceeds the bound anywhere in a call."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """Largest admissible absolute errors, with the reference they belong to."""
+
+    out: F64
+    """(Tq, Hq, Dv)"""
+    lse: F64
+    """(Tq, Hq)"""
+    reference: Attention
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parity:
+    """How far a result is from the reference, in units of the bound."""
+
+    out: float
+    """max |O - O_ref| / bound; infinite for a NaN or a row that must be exact."""
+    lse: float | None
+    """As `out`, for LSE; None when none was given."""
+    out_at: tuple[int, int, int]
+    """(token, head, column) of the worst output."""
+    lse_at: tuple[int, int] | None
+    out_error: float
+    """Largest absolute error of O; for reports, not for judgement."""
+    lse_error: float | None
+
+    @property
+    def worst(self) -> float:
+        """The larger ratio; at most 1.0 for a faithful implementation."""
+        return max(self.out, self.lse if self.lse is not None else 0.0)
+
+
+def gamma(terms: Any, roundoff: float) -> Any:
+    """Higham's gamma_n = n u / (1 - n u)."""
+    return terms * roundoff / (1.0 - terms * roundoff)
+
+
+def hoeffding(outputs: int, false_alarm: float) -> float:
+    """Return lambda with 2 * outputs * exp(-lambda**2 / 2) = false_alarm."""
+    return math.sqrt(2.0 * math.log(2.0 * max(1, outputs) / false_alarm))
+
+
+def shared(rounded: F64, target: Format) -> F64:
+    """Count, along the last axis, the weights that round to the same value.
+
+    Zero weights count as one. Only float16 and bfloat16 values in [0, 1] occur, so
+    the pattern of the value fits 16 bits and sorting by it is a radix sort.
+    """
+    code = rounded.astype(np.float32).view(np.uint32)
+    drop = np.uint32(24 - target.precision)
+    keys = ((code - (np.uint32(64) << np.uint32(23))) >> drop).astype(np.uint16)
+    keys[rounded < 2.0**-62] = 0
+    order = np.argsort(keys, axis=-1, kind="stable")
+    ordered = np.take_along_axis(keys, order, axis=-1)
+    index = np.arange(ordered.shape[-1])
+    edge = np.ones(ordered.shape, dtype=bool)
+    edge[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    head = np.maximum.accumulate(np.where(edge, index, 0), axis=-1)
+    tail_edge = np.ones(ordered.shape, dtype=bool)
+    tail_edge[..., :-1] = edge[..., 1:]
+    past = np.where(tail_edge, index, ordered.shape[-1])
+    tail = np.minimum.accumulate(past[..., ::-1], axis=-1)[..., ::-1]
+    counts = np.empty(rounded.shape, dtype=np.float64)
+    np.put_along_axis(counts, order, (tail - head + 1).astype(np.float64), axis=-1)
+    return np.where(keys == 0, 1.0, counts)
+
+
+def bound(problem: Problem, *, dtype: str | Arithmetic) -> Bound:
+    """Compute the reference of `problem` and its error bounds in one pass.
+
+    `dtype` is 'float16' or 'bfloat16' for the standard arithmetic, or an
+    `Arithmetic` for a kernel that departs from it.
+
+    Raises:
+        ValueError: an unknown type, or scores so large that the derived bound says
+            nothing (an error of half the softmax mass).
+    """
+    model = Arithmetic(dtype=by_name(dtype)) if isinstance(dtype, str) else dtype
+    reference = blank(problem)
+    out = np.zeros_like(reference.out)
+    lse = np.zeros_like(reference.lse)
+    if problem.sinks is not None:
+        # Keyless rows: sink * log2e * ln2, with the two constants rounded as well.
+        lse = np.where(np.isfinite(reference.lse), 5.0 * 2.0**-24, 0.0)
+        lse = lse * np.abs(np.nan_to_num(reference.lse, neginf=0.0, posinf=0.0))
+    factor = hoeffding(out.size, model.false_alarm)
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        for block in row_blocks(problem):
+            parts = _block(block, problem.softmax_scale, model, factor)
+            seen = slice(block.tokens.start, block.tokens.stop)
+            reference.out[seen], reference.lse[seen] = parts[0], parts[1]
+            empty = np.isneginf(parts[1]) | parts[4]
+            out[seen] = np.where(empty[..., None], 0.0, parts[2])
+            lse[seen] = np.where(empty, lse[seen], parts[3])
+    return Bound(out=out, lse=lse, reference=reference)
+
+
+def _block(
+    block: RowBlock, scale: float, model: Arithmetic, factor: float
+) -> tuple[F64, F64, F64, F64, NDArray[np.bool_]]:
+    """Return packed O, LSE, their bounds, and which rows see no key."""
+    u, u_t = FLOAT32.unit_roundoff, model.dtype.unit_roundoff
+    heads, group, rows, dim = block.q.shape
+    scores = block.scores(scale)
+    visible = np.isfinite(scores)
+    size = np.where(visible, np.abs(scores), 0.0)
+    peak = size.max(axis=-1, keepdims=True)
+    if block.sinks is not None:
+        peak = np.maximum(peak, np.abs(block.sinks)[..., None])
+    magnitude = np.matmul(
+        np.abs(block.q).reshape(heads, group * rows, dim),
+        np.abs(block.k).transpose(0, 2, 1),
+    ).reshape(scores.shape)
+    weights, lse, norm = softmax(scores, block.sinks)
+    count = visible.sum(axis=-1)
+    tiles = np.ceil(count / model.tile_keys)
+
+    products = dim + dim / model.tensor_block
+    delta = abs(scale) * gamma(products, model.tensor_roundoff) * magnitude
+    delta += 5.0 * u * (size + peak)
+    rescale = tiles * (8.0 * u * peak[..., 0] + model.exp_error)
+    delta += rescale[..., None] + model.exp_error
+    theta = np.expm1(delta)
+
+    values = np.abs(block.v)
+    out = unpack(block.weigh(weights, block.v))
+    weighted = block.weigh(weights, values)
+    drift = block.weigh(weights * theta, values)
+    largest = 1.0 + np.max(theta, axis=-1, initial=0.0, where=visible)[..., None]
+
+    held = weights * norm[..., None]
+    rounded = round_to(held, model.dtype)
+    spread = weights * np.sqrt(shared(rounded, model.dtype))
+    likely = factor * np.sqrt(block.weigh(spread * spread, values * values))
+    small = visible & (held < model.dtype.smallest_normal)
+    steps = np.where(small, model.dtype.half_subnormal / norm[..., None], 0.0)
+    rounding = u_t * np.minimum(weighted, likely) + block.weigh(steps, values)
+
+    adds = count + count / model.tensor_block + tiles
+    summed = gamma(adds, model.tensor_roundoff)[..., None] * weighted * (1.0 + u_t)
+    numerator = drift + (rounding + summed) * largest
+
+    mass = (weights * theta).sum(axis=-1)
+    if block.sinks is not None:
+        share = 1.0 - weights.sum(axis=-1)
+        sink = 5.0 * u * (np.abs(block.sinks) + peak[..., 0])
+        mass = mass + share * np.expm1(sink + rescale + model.exp_error)
+    mass = mass + gamma(count + tiles, u) * (1.0 + mass)
+
+    if mass.size and not np.nanmax(mass) < 0.5:
+        raise ValueError(
+            f"scores up to {float(np.nanmax(peak)):.3g} leave fp32 softmax no accuracy"
+        )
+    exact = np.abs(out)
+    packed_mass = unpack(mass)[..., None]
+    before = (unpack(numerator) + exact * packed_mass) / (1.0 - packed_mass)
+    before = before + 3.0 * u * (exact + before)
+    bound_out = before + np.maximum(
+        u_t * (exact + before), np.minimum(model.dtype.half_subnormal, exact + before)
+    )
+    log_norm = np.abs(np.log(np.where(norm > 0.0, norm, 1.0)))
+    bound_lse = -np.log1p(-mass)
+    bound_lse += model.log_error * (1.0 + log_norm) + u * log_norm
+    bound_lse += 4.0 * u * peak[..., 0] + u * np.abs(np.where(count > 0, lse, 0.0))
+    return out, unpack(lse), bound_out, unpack(bound_lse), unpack(count) == 0
+
+
+def compare(
+    bounds: Bound,
+    *,
+    out: NDArray[Any],
+    lse: NDArray[Any] | None,
+    rows: NDArray[np.bool_] | None = None,
+) -> Parity:
+    """Judge `out` (Tq, Hq, Dv) and `lse` (Tq, Hq) against the reference.
+
+    Infinities must agree exactly. A NaN is infinitely wrong, also where the reference
+    is NaN: rows whose inputs hold NaN are to be left out. `rows` (Tq,) picks the
+    tokens to judge; by default all are. Rows outside every sequence are not
+    outputs and must be left out too.
+
+    Raises:
+        ValueError: shapes that differ from the reference.
+    """
+    chosen = np.ones(bounds.out.shape[0], bool) if rows is None else rows
+    ratio, error = _ratio(out, bounds.reference.out, bounds.out, chosen)
+    where = np.unravel_index(int(np.argmax(ratio)), ratio.shape) if ratio.size else ()
+    place = tuple(int(i) for i in where) or (0, 0, 0)
+    parity = Parity(
+        out=float(ratio.max(initial=0.0)),
+        out_at=(place[0], place[1], place[2]),
+        out_error=float(error.max(initial=0.0)),
+        lse=None,
+        lse_at=None,
+        lse_error=None,
+    )
+    if lse is None:
+        return parity
+    lse_ratio, lse_error = _ratio(lse, bounds.reference.lse, bounds.lse, chosen)
+    flat = int(np.argmax(lse_ratio)) if lse_ratio.size else 0
+    heads = max(1, bounds.lse.shape[1])
+    return Parity(
+        out=parity.out,
+        out_at=parity.out_at,
+        out_error=parity.out_error,
+        lse=float(lse_ratio.max(initial=0.0)),
+        lse_at=(flat // heads, flat % heads),
+        lse_error=float(lse_error.max(initial=0.0)),
+    )
+
+
+def _ratio(
+    actual: NDArray[Any], expected: F64, limit: F64, rows: NDArray[np.bool_]
+) -> tuple[F64, F64]:
+    """Return error / limit and error, zero where equal or not judged."""
+    if actual.shape != expected.shape:
+        raise ValueError(f"result is {actual.shape}, reference {expected.shape}")
+    given = np.asarray(actual, np.float64)
+    judged = np.broadcast_to(
+        rows.reshape(-1, *([1] * (given.ndim - 1))), given.shape
+    ) & ~(given == expected)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.abs(given - expected)
+        error = np.where(np.isfinite(error), error, np.inf)
+        ratio = np.where(limit > 0.0, error / limit, np.inf)
+        ratio = np.where(np.isnan(ratio), np.inf, ratio)
+    return np.where(judged, ratio, 0.0), np.where(judged, error, 0.0)
