@@ -13,6 +13,7 @@ from sidestream.harness.exec import abi
 from sidestream.harness.exec.build import load
 from sidestream.harness.exec.lower.builder import Builder, Ref, Row, Unsupported
 from sidestream.harness.exec.lower.families import FAMILIES
+from sidestream.harness.exec.registers import share_rows
 from sidestream.harness.ptx import ir
 
 SMEM_BASE = 1024
@@ -120,6 +121,7 @@ def lower(
     *,
     globals_at: dict[str, int] | None = None,
     dynamic_smem: int = 0,
+    share: bool = True,
 ) -> Program:
     """Lower a decoded kernel to bytecode.
 
@@ -130,6 +132,7 @@ def lower(
         function: The decoded entry.
         globals_at: Virtual addresses of `.global` and `.const` variables.
         dynamic_smem: Bytes the launch asks for, for `%dynamic_smem_size`.
+        share: Let registers that are never alive together share a row.
 
     Raises:
         UnsupportedError: for a target or a memory demand no device has.
@@ -139,13 +142,14 @@ def lower(
         symbols=layout.symbols,
         dynamic_smem=dynamic_smem,
         arch=arch_number(function.target),
+        shared_rows=share_rows(function) if share else {},
     )
     ops = load().ops
     unsupported: list[tuple[int, str]] = []
     start: list[int] = []
     for ins in function.instructions:
         start.append(len(low.rows))
-        low.current = ins
+        low.begin(ins)
         reason = ""
         if not ins.known:
             reason = "unknown instruction"
@@ -175,7 +179,7 @@ def lower(
             del low.rows[start[-1] :]
             low.emit("unsupported", imm=len(unsupported))
             unsupported.append((ins.line, f"{ins.spelling}: {reason}"))
-    low.current = None
+    low.begin(None)
     start.append(len(low.rows))
     low.emit("exit")
     return _link(function, low, layout, start, tuple(unsupported), ops)
@@ -195,6 +199,8 @@ def _link(
         rf_bytes = _align(rf_bytes, 64)
         base["reg", width] = rf_bytes
         rf_bytes += low.counts.get(width, 0) * _ROW_BYTES[width]
+        base["temp", width] = rf_bytes
+        rf_bytes += low.most_temps.get(width, 0) * _ROW_BYTES[width]
     const_bytes = 0
     for width in (1, 32, 64, 128):
         const_bytes = _align(const_bytes, 64)
@@ -209,7 +215,7 @@ def _link(
         if isinstance(ref, int):
             return ref
         at = base[ref.kind, ref.width] + ref.index * _ROW_BYTES[ref.width]
-        return at if ref.kind == "reg" else ~at
+        return ~at if ref.kind == "const" else at
 
     code = np.zeros(len(low.rows), abi.INSN_DTYPE)
     ext: list[int] = []

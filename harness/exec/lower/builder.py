@@ -41,7 +41,7 @@ class Unsupported(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A register row (`kind` reg) or a constant row, numbered per width."""
+    """A row numbered per width; `kind` is `reg`, `temp` or `const`."""
 
     kind: str
     width: int
@@ -82,18 +82,30 @@ class Builder:
     symbols: dict[str, tuple[str, int]]
     rows: list[Row] = field(default_factory=list)
     counts: dict[int, int] = field(default_factory=dict)
+    """Rows used so far by registers, per width."""
+    temps: dict[int, int] = field(default_factory=dict)
+    """Scratch rows used by the current instruction, per width."""
+    most_temps: dict[int, int] = field(default_factory=dict)
     registers: dict[int, Ref] = field(default_factory=dict)
+    shared_rows: dict[int, int] = field(default_factory=dict)
+    """Row of each register as given by `registers.share_rows`; empty: one each."""
     constants: dict[tuple[int, int], Ref] = field(default_factory=dict)
     current: ir.Instruction | None = None
     dynamic_smem: int = 0
     arch: int = 0
 
     # --- operands ---------------------------------------------------------------
+    def begin(self, ins: ir.Instruction | None) -> None:
+        """Start the rows of one PTX instruction; its predecessor's temps are free."""
+        self.current = ins
+        self.temps.clear()
+
     def temp(self, width: int) -> Ref:
-        """A fresh row of `width` bits (1 is a predicate)."""
-        index = self.counts.get(width, 0)
-        self.counts[width] = index + 1
-        return Ref("reg", width, index)
+        """A scratch row of `width` bits (1 is a predicate), for this instruction."""
+        index = self.temps.get(width, 0)
+        self.temps[width] = index + 1
+        self.most_temps[width] = max(self.most_temps.get(width, 0), index + 1)
+        return Ref("temp", width, index)
 
     def const(self, bits: int, width: int) -> Ref:
         """A constant row with `bits` in every lane."""
@@ -109,7 +121,10 @@ class Builder:
             width = WIDTHS.get(reg.type)
             if width is None:
                 raise Unsupported(f"register type .{reg.type}")
-            self.registers[reg.id] = self.temp(width)
+            used = self.counts.get(width, 0)
+            row = self.shared_rows.get(reg.id, used)
+            self.counts[width] = max(used, row + 1)
+            self.registers[reg.id] = Ref("reg", width, row)
         return self.registers[reg.id]
 
     def immediate(self, value: ir.Immediate, width: int, ftype: str = "") -> Ref:
