@@ -16,7 +16,8 @@ from sidestream.harness.exec.build import load, pointer
 from sidestream.harness.exec.program import Program, arch_number
 from sidestream.harness.launch import Launch
 
-_SLICE = 2_000_000
+_FIRST_SLICE, _MOST_SLICE = 50_000, 20_000_000
+_SLICE_SECONDS = 0.2
 _MAX_SMEM = 227 * 1024
 _MAX_RESIDENT_BYTES = 4 << 30
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)
@@ -224,12 +225,17 @@ def execute(
         )
     began = time.perf_counter()
     late = False
+    steps, last = _FIRST_SLICE, 0.0
     try:
-        while core.lib.ss_run(machine, _SLICE) == abi.STATUSES.index("steps"):
+        # Python gets control back often enough for Ctrl-C, progress and deadlines.
+        while core.lib.ss_run(machine, steps) == abi.STATUSES.index("steps"):
             spent = time.perf_counter() - began
             if options.deadline is not None and spent > options.deadline:
                 late = True
                 break
+            fast = spent - last < _SLICE_SECONDS / 2
+            steps = min(steps * 2, _MOST_SLICE) if fast else max(steps // 2, 1000)
+            last = spent
             if progress:
                 stats = abi.Stats()
                 core.lib.ss_stats(machine, ctypes.byref(stats))

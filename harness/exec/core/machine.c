@@ -368,10 +368,13 @@ static void land_some(Machine *m, int must) {
   }
 }
 
+/* Rounds in which everyone only waited, after which no progress is believed. */
+#define MAX_DRY 256
+
 /* Run until done, stopped, or about `steps` warp instructions more; returns Status. */
 u32 ss_run(Machine *m, u64 steps) {
   u64 until = m->executed + steps;
-  u32 idle = 0, stuck = 0;
+  u32 idle = 0, stuck = 0, dry = 0;
   u64 seen = m->progress;
   if (m->status == ST_STEPS) m->status = ST_RUNNING;
   while (m->status == ST_RUNNING) {
@@ -387,12 +390,12 @@ u32 ss_run(Machine *m, u64 steps) {
     if (w->done) finish_warp(m, w);
     if (m->status != ST_RUNNING) break;
     if (n) {
-      idle = 0;
+      idle = dry = 0;
     } else if (++idle > (m->seed ? 64 + m->n_warps * 16 : m->n_warps)) {
       idle = 0;
       if (m->n_queue) {
         land_some(m, 1);
-      } else if (m->progress != seen || stuck < 3) {
+      } else if (++dry < MAX_DRY && (m->progress != seen || stuck < 3)) {
         /* nothing in flight and everyone waits: let suspended try_waits time out */
         stuck = m->progress != seen ? 0 : stuck + 1;
         seen = m->progress;
