@@ -1,0 +1,176 @@
+"""The places where CuTe DSL's Python side asks CUDA itself, answered from the chip.
+
+Compiled host functions only use the replaced runtime; these are the remaining
+calls into the driver, the hook that sees every compilation, and the hook that
+raises a callback's exception once native code has returned. All of them hold for
+the process, as the runtime does.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sidestream.harness.dsl.activation import Activation
+
+FATBIN_MAGIC = b"\x50\xed\x55\xba"
+"""First bytes of a fat binary, the image a host function loads."""
+
+
+def _replace(owner: object, name: str, value: object) -> None:
+    """Set an attribute that type checkers rightly hold to be fixed."""
+    setattr(owner, name, value)
+
+
+def apply(activation: Activation) -> None:
+    """Patch the imported `cutlass` for this process."""
+    _retarget(activation)
+    _answer_hardware_queries(activation)
+    _keep_ptx(activation)
+    _surface_errors(activation)
+
+
+def _retarget(activation: Activation) -> None:
+    from cutlass.base_dsl.dsl import DSLSingletonMeta
+
+    for dsl in list(DSLSingletonMeta._instances.values()):
+        dsl.envar.arch = activation.arch
+        dsl.envar.shared_libs = str(activation.runtime.path)
+        dsl.envar.disable_file_caching = True
+
+
+def _answer_hardware_queries(activation: Activation) -> None:
+    from cutlass.base_dsl.runtime import cuda as cuda_helpers
+    from cutlass.cutlass_dsl import cuda_jit_executor
+    from cutlass.utils import HardwareInfo
+
+    module = cuda_jit_executor.CudaDialectJitModule
+    compiled = cuda_jit_executor.CudaDialectJitCompiledFunction
+
+    def unload(self: Any) -> None:
+        for library in self.cuda_library:
+            activation.runtime.unload(int(library))
+        self.cuda_library.clear()
+        self._unloaded = True
+
+    def get_device_attribute(attribute: Any, device_id: int = 0) -> int:
+        return activation.chip.attributes()[int(attribute)]
+
+    def hardware_info(self: Any, device_id: int = 0) -> None:
+        if device_id != 0:
+            raise ValueError(f"Device ID {device_id}: there is one device")
+        self.device_id = device_id
+        self.driver_version = 13010
+
+    def max_active_clusters(self: Any, cluster_size: int, stream: object = None) -> int:
+        if not 0 < cluster_size <= 32:
+            raise ValueError(f"cluster size {cluster_size} is not in 1..32")
+        return max(1, activation.chip.sms // cluster_size)
+
+    _replace(compiled, "num_devices", property(lambda self: 1))
+    _replace(module, "unload", unload)
+    _replace(cuda_helpers, "get_device_attribute", get_device_attribute)
+    # The methods, not the class: user modules hold the class by name.
+    _replace(HardwareInfo, "__init__", hardware_info)
+    _replace(HardwareInfo, "get_max_active_clusters", max_active_clusters)
+    _replace(
+        HardwareInfo,
+        "get_l2_cache_size_in_bytes",
+        lambda self: activation.chip.l2_bytes,
+    )
+    _replace(
+        HardwareInfo,
+        "get_device_multiprocessor_count",
+        lambda self: activation.chip.sms,
+    )
+
+
+def _images(module: Any) -> Iterator[bytes]:
+    """Yield the fat binaries among a lowered module's constants."""
+    for operation in module.body.operations:
+        if operation.operation.name != "llvm.mlir.global":
+            continue
+        attributes = operation.operation.attributes
+        if "value" not in attributes:
+            continue
+        data = getattr(attributes["value"], "value_bytes", b"")
+        if data.startswith(FATBIN_MAGIC):
+            yield data
+
+
+def _keep_ptx(activation: Activation) -> None:
+    from cutlass.base_dsl.compiler import KeepPTX
+    from cutlass.cutlass_dsl.cutlass import CutlassBaseDSL
+
+    original = CutlassBaseDSL.compile_and_cache
+
+    @functools.wraps(original)
+    def compile_and_cache(
+        self: Any,
+        module: Any,
+        module_hash: Any,
+        function_name: str,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        option = self.compile_options.options[KeepPTX]
+        arch = self.compile_options.gpu_arch or self.envar.arch
+        with tempfile.TemporaryDirectory(prefix="sidestream-ptx-") as scratch:
+            if not option.value:
+                option.value = True
+                option.dump_path = f"{scratch}/module"
+                option.full_ptx_path = f"{scratch}/module.{arch}.ptx"
+            path = Path(option.full_ptx_path)
+            started = time.perf_counter()
+            made = original(self, module, module_hash, function_name, *args, **kwargs)
+            seconds = time.perf_counter() - started
+            ptx = path.read_text() if path.exists() else ""
+        lowered = getattr(made, "ir_module", None)
+        images = list(_images(lowered)) if lowered is not None else []
+        activation.compiles.add(
+            function=function_name,
+            source_name=kwargs.get("original_function_name") or function_name,
+            arch=arch,
+            seconds=seconds,
+            ptx=ptx,
+            image=images[0] if len(images) == 1 else b"",
+        )
+        return made
+
+    _replace(CutlassBaseDSL, "compile_and_cache", compile_and_cache)
+
+
+def _surface_errors(activation: Activation) -> None:
+    from cutlass.base_dsl.jit_executor import JitExecutor
+
+    def surfacing(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            activation.forget_raised()
+            try:
+                result = original(*args, **kwargs)
+            except Exception as error:
+                activation.surface(error)
+                raise
+            activation.surface()
+            return result
+
+        return call
+
+    _replace(
+        JitExecutor, "run_compiled_program", surfacing(JitExecutor.run_compiled_program)
+    )
+    if importlib.util.find_spec("tvm_ffi") is not None:
+        from cutlass.cutlass_dsl import tvm_ffi_provider as provider
+
+        for kind in (
+            provider.TVMFFIJitCompiledFunction,
+            provider.TVMFFIJitCompiledFunctionWithKwargs,
+        ):
+            _replace(kind, "__call__", surfacing(kind.__call__))
