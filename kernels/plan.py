@@ -1,0 +1,246 @@
+"""From a declaration to a compiled forward: plan, compile once, execute many."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from cuda.bindings import driver as cuda
+from cutlass import Float32, Int32, Int64
+
+from sidestream.kernels import buffers
+from sidestream.kernels.errors import ContractError
+from sidestream.kernels.protocol import CacheInfo, DeviceTensor
+from sidestream.kernels.sm120.config import KernelConfig
+from sidestream.kernels.sm120.launch import compile_forward, pointers
+from sidestream.kernels.sm120.worklist import workspace_words
+from sidestream.kernels.spec import MAX_TOKENS, AttentionSpec, check_spec
+
+MAX_UNITS = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileKey:
+    """Everything the generated code depends on.
+
+    Batch, head counts, maximum lengths, window widths and the scale's magnitude are
+    declared facts too, but they travel as launch arguments; strides and token extents
+    are known only at execute and cannot appear.
+    """
+
+    config: KernelConfig
+    arch: str
+
+
+def tile_rows(max_len_q: int) -> int:
+    """Query rows of a tile: 16 for decoding, 64 for short prompts, else 128."""
+    for rows in (16, 64):
+        if max_len_q <= rows:
+            return rows
+    return 128
+
+
+def config_of(spec: AttentionSpec) -> KernelConfig:
+    """The code-determining part of a declaration."""
+    has_right = spec.right is not None
+    has_left = spec.window_left is not None
+    return KernelConfig(
+        dtype=spec.dtype,
+        head_dim=spec.head_dim,
+        tile_m=tile_rows(spec.max_len_q),
+        anchor=spec.diagonal if has_left or has_right else "top_left",
+        has_left=has_left,
+        has_right=has_right,
+        has_sinks=spec.sinks,
+        lse=spec.lse,
+        prefix_q=spec.lengths_q == "prefix",
+        prefix_kv=spec.lengths_kv == "prefix",
+        negative_scale=spec.softmax_scale < 0.0,
+    )
+
+
+class CompileCache:
+    """Process-wide map from key to compiled host function."""
+
+    def __init__(self) -> None:
+        self._entries: dict[CompileKey, Any] = {}
+        self._lock = threading.Lock()
+        self._hits = 0
+        self._misses = 0
+
+    def get(self, key: CompileKey) -> Any:
+        """The function for `key`, compiled on its first request."""
+        with self._lock:
+            if key in self._entries:
+                self._hits += 1
+                return self._entries[key]
+            function = compile_forward(key.config, key.arch)
+            self._misses += 1
+            self._entries[key] = function
+            return function
+
+    def info(self) -> CacheInfo:
+        """Hits and misses so far."""
+        with self._lock:
+            return CacheInfo(hits=self._hits, misses=self._misses)
+
+
+CACHE = CompileCache()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A compiled forward bound to its declaration."""
+
+    spec: AttentionSpec
+    config: KernelConfig
+    function: Any
+
+    def execute(
+        self,
+        q: DeviceTensor,
+        k: DeviceTensor,
+        v: DeviceTensor,
+        out: DeviceTensor,
+        lse: DeviceTensor | None,
+        lengths_q: DeviceTensor,
+        lengths_kv: DeviceTensor,
+        workspace: DeviceTensor,
+        stream: int,
+        sinks: DeviceTensor | None = None,
+    ) -> None:
+        """Enqueue the work-list kernel and the forward kernel on `stream`.
+
+        Args:
+            q: (T_q, heads_q, head_dim); T_q is a capacity, rows past the live total
+                are neither used nor, in `out` and `lse`, written.
+            k: (T_kv, heads_kv, head_dim); v likewise.
+            v: as k.
+            out: as q.
+            lse: float32 (T_q, heads_q) or (heads_q, >= T_q), as declared.
+            lengths_q: int32 counts or prefix sums of the query side.
+            lengths_kv: likewise for the key side.
+            workspace: at least `Plan.workspace_bytes()`, 128-byte aligned.
+            stream: stream handle.
+            sinks: float32 (heads_q,), if declared.
+
+        Raises:
+            ContractError: metadata that break the plan; nothing was launched.
+        """
+        tensors = buffers.CallTensors(
+            q=q,
+            k=k,
+            v=v,
+            out=out,
+            lse=lse,
+            lengths_q=lengths_q,
+            lengths_kv=lengths_kv,
+            workspace=workspace,
+            sinks=sinks,
+        )
+        spec = self.spec
+        view_q = buffers.check_tokens("q", q, spec, spec.heads_q)
+        view_k = buffers.check_tokens("k", k, spec, spec.heads_kv)
+        view_v = buffers.check_tokens("v", v, spec, spec.heads_kv)
+        view_out = buffers.check_tokens("out", out, spec, spec.heads_q)
+        if view_out.tokens != view_q.tokens:
+            raise ContractError(
+                f"out has {view_out.tokens} tokens, q has {view_q.tokens}"
+            )
+        if view_v.tokens != view_k.tokens:
+            raise ContractError(f"v has {view_v.tokens} tokens, k has {view_k.tokens}")
+        lse_stride = buffers.check_lse(lse, spec, view_q.tokens)
+        buffers.check_lengths("lengths_q", lengths_q, spec.lengths_q, spec.batch)
+        buffers.check_lengths("lengths_kv", lengths_kv, spec.lengths_kv, spec.batch)
+        buffers.check_sinks(sinks, spec)
+        buffers.check_workspace(workspace, workspace_bytes(spec))
+        buffers.check_device(tensors)
+        buffers.check_disjoint(tensors)
+        tile_m = self.config.tile_m
+        units = (view_q.tokens // tile_m + spec.batch) * spec.heads_q
+        if units >= MAX_UNITS:
+            raise ContractError(
+                f"{view_q.tokens} tokens of {spec.heads_q} heads make {units} tiles; "
+                f"at most {MAX_UNITS - 1}"
+            )
+        if view_q.tokens == 0:
+            return
+        declared = spec.batch * -(-spec.max_len_q // tile_m) * spec.heads_q
+        addresses = (
+            view_q.address,
+            # An empty K/V side may have no address at all; its map is never used.
+            view_k.address if view_k.tokens else view_q.address,
+            view_v.address if view_v.tokens else view_q.address,
+            view_out.address,
+            lse.data_ptr() if lse is not None else 0,
+            sinks.data_ptr() if sinks is not None else 0,
+            lengths_q.data_ptr(),
+            lengths_kv.data_ptr(),
+            workspace.data_ptr(),
+        )
+        self.function(
+            *pointers(self.config, addresses),
+            Int32(spec.batch),
+            Int32(spec.heads_q),
+            Int32(spec.heads_kv),
+            Int32(view_q.tokens),
+            Int32(view_k.tokens),
+            Int32(min(spec.window_left or 0, MAX_TOKENS)),
+            Int32(min(spec.right or 0, MAX_TOKENS)),
+            Float32(abs(spec.softmax_scale) * math.log2(math.e)),
+            Int64(view_q.token_stride),
+            Int64(view_q.head_stride),
+            Int64(view_k.token_stride),
+            Int64(view_k.head_stride),
+            Int64(view_v.token_stride),
+            Int64(view_v.head_stride),
+            Int64(view_out.token_stride),
+            Int64(view_out.head_stride),
+            Int64(lse_stride),
+            Int32(min(spec.grid_bound, declared, units)),
+            cuda.CUstream(stream),
+        )
+
+
+def workspace_bytes(spec: AttentionSpec) -> int:
+    """Scratch bytes for `spec`, a multiple of the workspace alignment."""
+    align = buffers.WORKSPACE_ALIGNMENT
+    return -(-4 * workspace_words(spec.batch) // align) * align
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """An accepted declaration."""
+
+    spec: AttentionSpec
+
+    @property
+    def key(self) -> CompileKey:
+        """What the compiled code depends on."""
+        return CompileKey(config=config_of(self.spec), arch=self.spec.arch)
+
+    def workspace_bytes(self) -> int:
+        """Scratch the caller provides; it may hold anything."""
+        return workspace_bytes(self.spec)
+
+    def compile(self) -> Compiled:
+        """Compile now, or reuse what an equal key compiled before."""
+        key = self.key
+        return Compiled(spec=self.spec, config=key.config, function=CACHE.get(key))
+
+
+def plan(spec: AttentionSpec) -> Plan:
+    """Accept a declaration.
+
+    Raises:
+        PlanError: the kernels do not serve it; the message says why.
+    """
+    check_spec(spec)
+    return Plan(spec=spec)
+
+
+def cache_info() -> CacheInfo:
+    """Hits and misses of the process-wide compile cache."""
+    return CACHE.info()

@@ -1,0 +1,177 @@
+"""A consumer warp: 16 query rows of every unit its CTA claims."""
+
+import cutlass
+from cutlass import Float32, Int32, Int64, cute
+
+from sidestream.kernels.sm120 import record as unit_record
+from sidestream.kernels.sm120 import ring
+from sidestream.kernels.sm120.bounds import tile_range
+from sidestream.kernels.sm120.config import ROWS_PER_WARP, KernelConfig
+from sidestream.kernels.sm120.epilogue import stage_output, store_lse, store_rows
+from sidestream.kernels.sm120.mainloop import walk_tiles
+from sidestream.kernels.sm120.softmax import finish_row, quad_sum
+
+
+@cute.jit
+def finish_unit(
+    config: cutlass.Constexpr[KernelConfig],
+    smem_q: cute.Pointer,
+    output: cute.Tensor,
+    top: cute.Tensor,
+    total: cute.Tensor,
+    out: cute.Pointer,
+    lse: cute.Pointer,
+    sinks: cute.Pointer,
+    head: Int32,
+    heads_q: Int32,
+    q_start: Int32,
+    tile_row: Int32,
+    row: Int32,
+    len_q: Int32,
+    out_token_stride: Int64,
+    out_head_stride: Int64,
+    lse_head_stride: Int64,
+) -> None:
+    """Normalise, store the warp's rows and free the Q tile's rows.
+
+    `tile_row` is the warp's first row in the tile, `row` the same row in the sequence.
+    """
+    lane = cute.arch.lane_idx()
+    sink = -Float32.inf
+    if cutlass.const_expr(config.has_sinks):
+        sink = cute.make_tensor(sinks, cute.make_layout(heads_q))[head]
+    for half in cutlass.range_constexpr(2):
+        factor, row_lse = finish_row(config, top[half], quad_sum(total[half]), sink)
+        for tile in cutlass.range_constexpr(config.d_tiles):
+            for j in cutlass.range_constexpr(2):
+                index = 4 * tile + 2 * half + j
+                output[index] = output[index] * factor
+        if cutlass.const_expr(config.lse != "none"):
+            local = row + (lane // 4 + 8 * half)
+            if lane % 4 == 0 and local < len_q:
+                store_lse(
+                    config,
+                    lse,
+                    Int64(q_start) + local,
+                    head,
+                    heads_q,
+                    lse_head_stride,
+                    row_lse,
+                )
+    # All lanes have read their Q rows before any lane overwrites them, and every
+    # lane's part is staged before another lane copies it out.
+    cute.arch.sync_warp()
+    stage_output(config, smem_q, tile_row + lane // 4, output)
+    cute.arch.sync_warp()
+    store_rows(
+        config,
+        smem_q,
+        tile_row,
+        out + cute.assume(head * out_head_stride, divby=8),
+        Int64(q_start) + row,
+        len_q - row,
+        out_token_stride,
+    )
+
+
+@cute.jit
+def run_consumer(
+    config: cutlass.Constexpr[KernelConfig],
+    barriers: cute.Pointer,
+    record: cute.Tensor,
+    smem_q: cute.Pointer,
+    smem_k: cute.Pointer,
+    smem_v: cute.Pointer,
+    out: cute.Pointer,
+    lse: cute.Pointer,
+    sinks: cute.Pointer,
+    heads_q: Int32,
+    left: Int32,
+    right: Int32,
+    scale_log2: Float32,
+    out_token_stride: Int64,
+    out_head_stride: Int64,
+    lse_head_stride: Int64,
+) -> None:
+    """Compute units until the loader publishes a dead record."""
+    warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+    tile_row = warp * ROWS_PER_WARP
+    output = cute.make_rmem_tensor(4 * config.d_tiles, Float32)
+    top = cute.make_rmem_tensor(2, Float32)
+    total = cute.make_rmem_tensor(2, Float32)
+    turn = Int32(0)
+    count = Int32(0)
+    cute.arch.mbarrier_wait(barriers + ring.Q_FULL, turn & 1)
+    live = record[unit_record.LIVE]
+    while live != 0:
+        head = record[unit_record.HEAD]
+        row0 = record[unit_record.ROW0]
+        q_start = record[unit_record.Q_START]
+        len_q = record[unit_record.LEN_Q]
+        len_kv = record[unit_record.LEN_KV]
+        row = row0 + tile_row
+        output.fill(0.0)
+        top.fill(-Float32.inf)
+        total.fill(0.0)
+        begin, plain_begin, plain_end, end = tile_range(
+            config, row0, len_q, len_kv, left, right
+        )
+        lane_row = row + cute.arch.lane_idx() // 4
+        # From the right: tiles that the right edge or the end of the keys cuts, whole
+        # tiles, tiles that the left edge cuts (those end before len_kv).
+        for span in cutlass.range_constexpr(3 if config.has_left else 2):
+            lower, upper = begin, end
+            if cutlass.const_expr(span == 0):
+                lower = plain_end
+            elif cutlass.const_expr(span == 1):
+                lower, upper = plain_begin, plain_end
+            else:
+                upper = plain_begin
+            count = walk_tiles(
+                config,
+                barriers,
+                smem_q,
+                smem_k,
+                smem_v,
+                tile_row,
+                output,
+                top,
+                total,
+                lower,
+                upper,
+                count,
+                lane_row,
+                len_q,
+                len_kv,
+                left,
+                right,
+                scale_log2,
+                span != 1,
+                span == 0,
+            )
+        finish_unit(
+            config,
+            smem_q,
+            output,
+            top,
+            total,
+            out,
+            lse,
+            sinks,
+            head,
+            heads_q,
+            q_start,
+            tile_row,
+            row,
+            len_q,
+            out_token_stride,
+            out_head_stride,
+            lse_head_stride,
+        )
+        # The staging was written through the generic proxy; the next Q tile arrives
+        # through the async proxy.
+        cute.arch.fence_proxy("async.shared", space="cta")
+        ring.release(barriers + ring.Q_EMPTY)
+        turn = turn + 1
+        cute.arch.mbarrier_wait(barriers + ring.Q_FULL, turn & 1)
+        live = record[unit_record.LIVE]

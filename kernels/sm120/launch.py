@@ -1,0 +1,166 @@
+"""The host function: tensor maps, the work-list launch and the forward launch."""
+
+from typing import Any
+
+import cuda.bindings.driver as cuda
+import cutlass
+from cutlass import Float32, Int32, Int64, cute
+from cutlass.cute.nvgpu import cpasync, warpgroup
+from cutlass.cute.runtime import make_ptr
+
+from sidestream.kernels.sm120.config import CHUNK, KernelConfig
+from sidestream.kernels.sm120.forward import forward
+from sidestream.kernels.sm120.mainloop import element_type
+from sidestream.kernels.sm120.worklist import PREP_THREADS, build_worklist
+
+
+@cute.jit
+def token_tensor(
+    config: cutlass.Constexpr[KernelConfig],
+    pointer: cute.Pointer,
+    tokens: Int32,
+    heads: Int32,
+    token_stride: Int64,
+    head_stride: Int64,
+) -> cute.Tensor:
+    """Global (token, column, head) view; strides are multiples of 16 bytes."""
+    return cute.make_tensor(
+        pointer,
+        cute.make_layout(
+            (tokens, config.head_dim, heads),
+            stride=(
+                cute.assume(token_stride, divby=8),
+                1,
+                cute.assume(head_stride, divby=8),
+            ),
+        ),
+    )
+
+
+@cute.jit
+def tile_layout(
+    config: cutlass.Constexpr[KernelConfig],
+    rows: cutlass.Constexpr[int],
+    stages: cutlass.Constexpr[int],
+) -> cute.ComposedLayout:
+    """128-byte-swizzled (row, column in block, block[, stage]) shared layout."""
+    atom = warpgroup.make_smem_layout_atom(
+        warpgroup.SmemLayoutAtomKind.K_SW128, element_type(config)
+    )
+    if cutlass.const_expr(stages == 1):
+        return cute.tile_to_shape(atom, (rows, CHUNK, config.chunks), (0, 1, 2))
+    return cute.tile_to_shape(atom, (rows, CHUNK, config.chunks, stages), (0, 1, 2, 3))
+
+
+@cute.jit
+def tma_load(
+    tokens: cute.Tensor,
+    layout: cute.ComposedLayout,
+    rows: cutlass.Constexpr[int],
+) -> tuple[cute.CopyAtom, cute.Tensor]:
+    """A TMA load of `rows` x 64 boxes; columns past the head dimension read as zero."""
+    box = cute.select(layout, mode=[0, 1])
+    return cpasync.make_tiled_tma_atom(
+        cpasync.CopyBulkTensorTileG2SOp(), tokens, box, (rows, CHUNK)
+    )
+
+
+@cute.jit
+def sidestream_sm120(
+    config: cutlass.Constexpr[KernelConfig],
+    q: cute.Pointer,
+    k: cute.Pointer,
+    v: cute.Pointer,
+    out: cute.Pointer,
+    lse: cute.Pointer,
+    sinks: cute.Pointer,
+    lengths_q: cute.Pointer,
+    lengths_kv: cute.Pointer,
+    workspace: cute.Pointer,
+    batch: Int32,
+    heads_q: Int32,
+    heads_kv: Int32,
+    tokens_q: Int32,
+    tokens_kv: Int32,
+    left: Int32,
+    right: Int32,
+    scale_log2: Float32,
+    q_token_stride: Int64,
+    q_head_stride: Int64,
+    k_token_stride: Int64,
+    k_head_stride: Int64,
+    v_token_stride: Int64,
+    v_head_stride: Int64,
+    out_token_stride: Int64,
+    out_head_stride: Int64,
+    lse_head_stride: Int64,
+    ctas: Int32,
+    stream: cuda.CUstream,
+) -> None:
+    """Both launches of one attention call; strides count elements, tokens capacity.
+
+    A tensor map cannot have an empty dimension, so an empty K/V side is declared one
+    token long; the work list is clamped to the true capacity and never reaches it.
+    """
+    build_worklist(
+        config, lengths_q, lengths_kv, workspace, batch, heads_q, tokens_q, tokens_kv
+    ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
+
+    layout_q = tile_layout(config, config.tile_m, 1)
+    layout_kv = tile_layout(config, config.tile_n, config.stages)
+    map_kv = cutlass.max(tokens_kv, Int32(1))
+    global_q = token_tensor(config, q, tokens_q, heads_q, q_token_stride, q_head_stride)
+    global_k = token_tensor(config, k, map_kv, heads_kv, k_token_stride, k_head_stride)
+    global_v = token_tensor(config, v, map_kv, heads_kv, v_token_stride, v_head_stride)
+    atom_q, tma_q = tma_load(global_q, layout_q, config.tile_m)
+    atom_k, tma_k = tma_load(global_k, layout_kv, config.tile_n)
+    atom_v, tma_v = tma_load(global_v, layout_kv, config.tile_n)
+    forward(
+        config,
+        layout_q,
+        layout_kv,
+        atom_q,
+        tma_q,
+        atom_k,
+        tma_k,
+        atom_v,
+        tma_v,
+        out,
+        lse,
+        sinks,
+        workspace,
+        batch,
+        heads_q,
+        heads_q // heads_kv,
+        left,
+        right,
+        scale_log2,
+        out_token_stride,
+        out_head_stride,
+        lse_head_stride,
+    ).launch(grid=(ctas, 1, 1), block=(config.threads, 1, 1), stream=stream)
+
+
+def pointers(
+    config: KernelConfig,
+    addresses: tuple[int, ...],
+) -> list[Any]:
+    """DSL pointers for q, k, v, out, lse, sinks, both lengths and the workspace."""
+    types = [element_type(config)] * 4 + [Float32] * 2 + [Int32] * 3
+    aligns = [16] * 4 + [4] * 4 + [128]
+    return [
+        make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=align)
+        for kind, address, align in zip(types, addresses, aligns, strict=True)
+    ]
+
+
+def compile_forward(config: KernelConfig, arch: str, *options: Any) -> Any:
+    """Compile the host function and both kernels for `arch` (such as "sm_120a").
+
+    The placeholder values fix nothing: pointers carry type and alignment, all scalars
+    are runtime arguments. `options` are further options of `cute.compile`.
+    """
+    fake = pointers(config, (128,) * 9)
+    scalars = [Int32(1)] * 7 + [Float32(1.0)] + [Int64(8)] * 9 + [Int32(1)]
+    compiler = cute.compile[(cute.GPUArch(arch), *options)]
+    return compiler(sidestream_sm120, config, *fake, *scalars, cuda.CUstream(0))

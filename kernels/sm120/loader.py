@@ -1,0 +1,161 @@
+"""The loader warp: claims units, publishes their record, feeds Q, K and V by TMA."""
+
+import cutlass
+from cutlass import Int32, cute
+from cutlass.cute.nvgpu import cpasync
+
+from sidestream.kernels.sm120 import record as unit_record
+from sidestream.kernels.sm120 import ring, worklist
+from sidestream.kernels.sm120.bounds import tile_range
+from sidestream.kernels.sm120.config import CHUNK, KernelConfig
+
+
+@cute.jit
+def tma_views(
+    atom: cute.CopyAtom,
+    smem: cute.Tensor,
+    tokens: cute.Tensor,
+    rows: cutlass.Constexpr[int],
+    head: Int32,
+    start: Int32,
+) -> tuple[cute.Tensor, cute.Tensor]:
+    """Shared and global sides of the copies of one head from token `start` on.
+
+    Shared: (box, buffer, 64-column block). Global: (box, tile of `rows` tokens, block).
+    """
+    view = cute.domain_offset((start, 0), tokens[None, None, head])
+    tiles = cute.local_tile(view, (rows, CHUNK), (None, None))
+    return cpasync.tma_partition(
+        atom,
+        0,
+        cute.make_layout(1),
+        cute.group_modes(smem, 0, 2),
+        cute.group_modes(tiles, 0, 2),
+    )
+
+
+@cute.jit
+def load_stage(
+    config: cutlass.Constexpr[KernelConfig],
+    atom: cute.CopyAtom,
+    shared: cute.Tensor,
+    tokens: cute.Tensor,
+    tile: Int32,
+    stage: Int32,
+    parity: Int32,
+    full: cute.Pointer,
+    empty: cute.Pointer,
+) -> None:
+    """Load one K or V tile once its stage is free."""
+    cute.arch.mbarrier_wait(empty, parity ^ 1)
+    with cute.arch.elect_one():
+        cute.arch.mbarrier_arrive_and_expect_tx(full, config.kv_bytes)
+    for block in cutlass.range_constexpr(config.chunks):
+        cute.copy(
+            atom,
+            tokens[None, tile, block],
+            shared[None, block, stage],
+            tma_bar_ptr=full,
+        )
+
+
+@cute.jit
+def run_loader(
+    config: cutlass.Constexpr[KernelConfig],
+    barriers: cute.Pointer,
+    record: cute.Tensor,
+    smem_q: cute.Tensor,
+    smem_k: cute.Tensor,
+    smem_v: cute.Tensor,
+    atom_q: cute.CopyAtom,
+    tokens_q: cute.Tensor,
+    atom_k: cute.CopyAtom,
+    tokens_k: cute.Tensor,
+    atom_v: cute.CopyAtom,
+    tokens_v: cute.Tensor,
+    workspace: cute.Pointer,
+    batch: Int32,
+    heads_q: Int32,
+    group: Int32,
+    left: Int32,
+    right: Int32,
+) -> None:
+    """Serve units until the work list is exhausted, then publish a dead record."""
+    stages = config.stages
+    units = worklist.unit_prefix(workspace, batch)
+    starts_q = worklist.query_starts(workspace, batch)
+    starts_kv = worklist.key_starts(workspace, batch)
+    live = units[batch]
+    turn = Int32(0)
+    count = Int32(0)
+    unit = worklist.claim_unit(workspace)
+    while unit < live:
+        sequence = worklist.sequence_of(units, batch, unit)
+        q_start = starts_q[sequence]
+        len_q = starts_q[sequence + 1] - q_start
+        kv_start = starts_kv[sequence]
+        len_kv = starts_kv[sequence + 1] - kv_start
+        # Heads run fastest, so that the heads of a group meet in L2, and tiles run
+        # from the last to the first: with a causal mask the longest come first.
+        local = unit - units[sequence]
+        head = local % heads_q
+        tiles = (len_q + (config.tile_m - 1)) // config.tile_m
+        row0 = (tiles - 1 - local // heads_q) * config.tile_m
+        kv_head = head // group
+
+        shared_q, global_q = tma_views(
+            atom_q, smem_q, tokens_q, config.tile_m, head, q_start + row0
+        )
+        cute.arch.mbarrier_wait(barriers + ring.Q_EMPTY, (turn & 1) ^ 1)
+        with cute.arch.elect_one():
+            unit_record.write_record(record, head, row0, q_start, len_q, len_kv)
+            cute.arch.mbarrier_arrive_and_expect_tx(
+                barriers + ring.Q_FULL, config.q_bytes
+            )
+        for block in cutlass.range_constexpr(config.chunks):
+            cute.copy(
+                atom_q,
+                global_q[None, 0, block],
+                shared_q[None, block],
+                tma_bar_ptr=barriers + ring.Q_FULL,
+            )
+
+        shared_k, global_k = tma_views(
+            atom_k, smem_k, tokens_k, config.tile_n, kv_head, kv_start
+        )
+        shared_v, global_v = tma_views(
+            atom_v, smem_v, tokens_v, config.tile_n, kv_head, kv_start
+        )
+        begin, _, _, end = tile_range(config, row0, len_q, len_kv, left, right)
+        for step in cutlass.range(end - begin, unroll=1):
+            tile = end - 1 - step
+            stage, parity = ring.stage_and_parity(count, stages)
+            load_stage(
+                config,
+                atom_k,
+                shared_k,
+                global_k,
+                tile,
+                stage,
+                parity,
+                barriers + (ring.k_full(stages) + stage),
+                barriers + (ring.k_empty(stages) + stage),
+            )
+            load_stage(
+                config,
+                atom_v,
+                shared_v,
+                global_v,
+                tile,
+                stage,
+                parity,
+                barriers + (ring.v_full(stages) + stage),
+                barriers + (ring.v_empty(stages) + stage),
+            )
+            count = count + 1
+        turn = turn + 1
+        unit = worklist.claim_unit(workspace)
+    cute.arch.mbarrier_wait(barriers + ring.Q_EMPTY, (turn & 1) ^ 1)
+    with cute.arch.elect_one():
+        record[unit_record.LIVE] = Int32(0)
+        cute.arch.mbarrier_arrive(barriers + ring.Q_FULL)

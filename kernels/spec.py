@@ -1,0 +1,188 @@
+"""The declaration of a varlen attention forward, and what it may ask for."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from sidestream.kernels.errors import ContractError, PlanError
+
+DType = Literal["float16", "bfloat16"]
+Causal = Literal["none", "top_left", "bottom_right"]
+Anchor = Literal["top_left", "bottom_right"]
+LseLayout = Literal["none", "token_major", "head_major"]
+LengthForm = Literal["counts", "prefix"]
+Arch = Literal["sm_120a", "sm_90a"]
+
+MAX_TOKENS = 1 << 29
+"""Tokens of one packed side; keeps every int32 token index and mask bound exact."""
+
+_MULTIPROCESSORS: dict[str, int] = {"sm_120a": 188, "sm_90a": 132}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSpec:
+    """Plan-time facts of a packed (THD) attention forward.
+
+    Row i of a sequence has its diagonal at `i` (top-left) or `i + len_kv - len_q`
+    (bottom-right). It keeps key j when `j < len_kv`, `j <= diagonal + window_right`
+    and `j >= diagonal - window_left`; `causal` is `window_right == 0` with its anchor.
+
+    Args:
+        dtype: element type of Q, K, V and the output.
+        batch: sequences; fixed per plan, lengths may be 0.
+        heads_q: query heads, a multiple of `heads_kv`.
+        heads_kv: key/value heads.
+        head_dim: a multiple of 8, at most 128.
+        max_len_q: longest query sequence; chooses the tile height and the grid bound.
+        max_len_kv: longest key sequence.
+        causal: the mask's anchor, or "none".
+        window_left: keys kept before the diagonal, or None for all.
+        window_right: keys kept after the diagonal, or None for all; not with `causal`.
+        anchor: anchor of a window without `causal`; top-left when None.
+        sinks: whether a float32 sink per query head (natural units) is given.
+        lse: layout of the float32 natural-log log-sum-exp, or "none".
+        lengths_q: int32 counts (B,) or prefix sums (B+1,) with any base.
+        lengths_kv: likewise, independently.
+        scale: factor on the scores, 1/sqrt(head_dim) when None; any finite non-zero.
+        arch: compilation target.
+        multiprocessors: bound on the persistent grid, the card's usual when None.
+    """
+
+    dtype: DType
+    batch: int
+    heads_q: int
+    heads_kv: int
+    head_dim: int
+    max_len_q: int
+    max_len_kv: int
+    causal: Causal = "none"
+    window_left: int | None = None
+    window_right: int | None = None
+    anchor: Anchor | None = None
+    sinks: bool = False
+    lse: LseLayout = "none"
+    lengths_q: LengthForm = "counts"
+    lengths_kv: LengthForm = "counts"
+    scale: float | None = None
+    arch: Arch = "sm_120a"
+    multiprocessors: int | None = None
+
+    @property
+    def softmax_scale(self) -> float:
+        """The factor on the scores."""
+        return 1.0 / math.sqrt(self.head_dim) if self.scale is None else self.scale
+
+    @property
+    def diagonal(self) -> Anchor:
+        """The anchor in force."""
+        if self.causal != "none":
+            return self.causal
+        return self.anchor or "top_left"
+
+    @property
+    def right(self) -> int | None:
+        """Keys kept after the diagonal, or None for all."""
+        return 0 if self.causal != "none" else self.window_right
+
+    @property
+    def grid_bound(self) -> int:
+        """Most CTAs worth launching on the target."""
+        return self.multiprocessors or _MULTIPROCESSORS[self.arch]
+
+
+def check_spec(spec: AttentionSpec) -> None:
+    """Raise PlanError with the reason if the kernels do not serve `spec`."""
+    choices = (
+        ("dtype", DType),
+        ("causal", Causal),
+        ("lse", LseLayout),
+        ("lengths_q", LengthForm),
+        ("lengths_kv", LengthForm),
+        ("arch", Arch),
+    )
+    for name, kind in choices:
+        _require_choice(name, getattr(spec, name), get_args(kind))
+    if spec.anchor is not None:
+        _require_choice("anchor", spec.anchor, get_args(Anchor))
+    for name in ("batch", "heads_q", "heads_kv", "max_len_q", "max_len_kv"):
+        value = getattr(spec, name)
+        if not 1 <= value < MAX_TOKENS:
+            raise PlanError(f"{name} is {value}; it must be in [1, {MAX_TOKENS})")
+    if spec.head_dim % 8 or not 8 <= spec.head_dim <= 128:
+        raise PlanError(
+            f"head_dim is {spec.head_dim}; it must be a multiple of 8 in [8, 128]"
+        )
+    if spec.heads_q % spec.heads_kv:
+        raise PlanError(
+            f"heads_q {spec.heads_q} is not a multiple of heads_kv {spec.heads_kv}"
+        )
+    _check_mask(spec)
+    scale = spec.softmax_scale
+    if not math.isfinite(scale) or scale == 0.0:
+        raise PlanError(f"scale is {scale}; it must be finite and not zero")
+    if spec.multiprocessors is not None and spec.multiprocessors < 1:
+        raise PlanError("multiprocessors must be at least 1")
+
+
+def _require_choice(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    if value not in allowed:
+        names = ", ".join(str(item) for item in allowed)
+        raise PlanError(f"{name} is {value!r}; it must be one of {names}")
+
+
+def _check_mask(spec: AttentionSpec) -> None:
+    for name in ("window_left", "window_right"):
+        width = getattr(spec, name)
+        if width is not None and width < 0:
+            raise PlanError(f"{name} is {width}; it must not be negative")
+    if spec.causal == "none":
+        return
+    if spec.window_right is not None:
+        raise PlanError("causal already means window_right 0; give one of the two")
+    if spec.anchor not in (None, spec.causal):
+        raise PlanError(f"anchor {spec.anchor} contradicts causal {spec.causal}")
+
+
+def validate_lengths(
+    spec: AttentionSpec, lengths_q: Sequence[int], lengths_kv: Sequence[int]
+) -> None:
+    """Check host copies of the lengths, where a caller has them.
+
+    `execute` cannot do this: lengths live on the device. There, a length beyond its
+    declared maximum still yields correct rows as far as the buffers reach.
+
+    Args:
+        spec: the declaration; its length forms say how to read the sequences.
+        lengths_q: counts (B) or prefix sums (B+1) of the query side.
+        lengths_kv: likewise for the key side.
+
+    Raises:
+        ContractError: wrong number of entries, a negative length, or a length above
+            the declared maximum.
+    """
+    sides = (
+        ("lengths_q", spec.lengths_q, lengths_q, spec.max_len_q),
+        ("lengths_kv", spec.lengths_kv, lengths_kv, spec.max_len_kv),
+    )
+    for name, form, values, longest in sides:
+        expected = spec.batch + (form == "prefix")
+        if len(values) != expected:
+            raise ContractError(
+                f"{name} has {len(values)} entries; {form} of batch {spec.batch} "
+                f"needs {expected}"
+            )
+        counts = (
+            [b - a for a, b in itertools.pairwise(values)]
+            if form == "prefix"
+            else list(values)
+        )
+        for index, count in enumerate(counts):
+            if not 0 <= count <= longest:
+                raise ContractError(
+                    f"{name}: sequence {index} has length {count}; the plan declares "
+                    f"at most {longest}"
+                )
