@@ -55,6 +55,7 @@ class Problem:
     causal: str = "none"
     window_left: int | None = None
     window_right: int | None = None
+    anchor: str | None = None
     sinks: NDArray[Any] | None = None
     scale: float | None = None
 
@@ -100,6 +101,7 @@ class Problem:
             causal=self.causal,
             window_left=self.window_left,
             window_right=self.window_right,
+            anchor=self.anchor,
         )
 
     @property

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]
-CAUSAL = ("none", "top_left", "bottom_right")
+ANCHORS = ("top_left", "bottom_right")
+CAUSAL = ("none", *ANCHORS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,21 +28,35 @@ class Band:
     right: int | None
 
 
-def band(*, causal: str, window_left: int | None, window_right: int | None) -> Band:
+def band(
+    *,
+    causal: str,
+    window_left: int | None = None,
+    window_right: int | None = None,
+    anchor: str | None = None,
+) -> Band:
     """Bring the declared mask to its band.
 
-    A causal mask bounds the band at its diagonal, so there `right` is 0 or the
-    tighter `window_right`. Without one the anchor is the top left.
+    A causal mask is a band with `right` = 0 and names its anchor itself; without one
+    `anchor` does, and None means the top left.
 
     Raises:
-        ValueError: `causal` is not one of `CAUSAL`.
+        ValueError: an unknown choice, or `causal` given together with a right bound
+            or another anchor.
     """
     if causal not in CAUSAL:
         raise ValueError(f"unknown causal mask {causal!r}; known: {', '.join(CAUSAL)}")
-    right = window_right
-    if causal != "none":
-        right = 0 if window_right is None else min(0, window_right)
-    return Band(bottom_right=causal == "bottom_right", left=window_left, right=right)
+    if anchor not in (None, *ANCHORS):
+        raise ValueError(f"unknown anchor {anchor!r}; known: {', '.join(ANCHORS)}")
+    if causal == "none":
+        return Band(
+            bottom_right=anchor == "bottom_right", left=window_left, right=window_right
+        )
+    if window_right is not None:
+        raise ValueError("causal already means window_right 0; give one of the two")
+    if anchor not in (None, causal):
+        raise ValueError(f"anchor {anchor} contradicts causal {causal}")
+    return Band(bottom_right=causal == "bottom_right", left=window_left, right=0)
 
 
 def key_range(mask: Band, *, len_q: int, len_kv: int) -> tuple[I64, I64]:

@@ -246,7 +246,7 @@ def _block(
         mass = mass + share * np.expm1(sink + rescale + model.exp_error)
     mass = mass + gamma(count + tiles, u) * (1.0 + mass)
 
-    if mass.size and not np.nanmax(mass) < 0.5:
+    if np.any(mass >= 0.5):
         raise ValueError(
             f"scores up to {float(np.nanmax(peak)):.3g} leave fp32 softmax no accuracy"
         )

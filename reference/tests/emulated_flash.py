@@ -13,13 +13,15 @@ TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 LOG2E = np.float32(1.4426950408889634)
 
 
-def visible(i, j, len_q, len_kv, causal, left, right):
-    diag = i + (len_kv - len_q if causal == "bottom_right" else 0)
-    if causal != "none" and j > diag:
+def visible(problem, i, j, len_q, len_kv):
+    """The interface's words, one key at a time."""
+    anchors = (problem.causal, problem.anchor)
+    diag = i + (len_kv - len_q if "bottom_right" in anchors else 0)
+    if problem.causal != "none" and j > diag:
         return False
-    if right is not None and j > diag + right:
+    if problem.window_right is not None and j > diag + problem.window_right:
         return False
-    return not (left is not None and j < diag - left)
+    return problem.window_left is None or j >= diag - problem.window_left
 
 
 def flash(problem, dtype, *, tile=64, flaw=None):
@@ -41,25 +43,11 @@ def flash(problem, dtype, *, tile=64, flaw=None):
         k0, m = int(problem.seq_kv.starts[b]), int(problem.seq_kv.lengths[b])
         keys = max(0, m - 1) if flaw == "last key" else m
         shift = 1 if flaw == "mask column" else 0
-        mask = np.array(
-            [
-                [
-                    j < keys
-                    and visible(
-                        i + shift,
-                        j,
-                        n,
-                        m,
-                        problem.causal,
-                        problem.window_left,
-                        problem.window_right,
-                    )
-                    for j in range(m)
-                ]
-                for i in range(n)
-            ],
-            dtype=bool,
-        ).reshape(n, m)
+        rows = [
+            [j < keys and visible(problem, i + shift, j, n, m) for j in range(m)]
+            for i in range(n)
+        ]
+        mask = np.array(rows, dtype=bool).reshape(n, m)
         for h in range(heads):
             g = h // group
             if flaw == "head":

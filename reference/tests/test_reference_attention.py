@@ -23,15 +23,7 @@ def naive(problem):
             for h in range(heads):
                 terms = []
                 for j in range(m):
-                    if visible(
-                        i,
-                        j,
-                        n,
-                        m,
-                        problem.causal,
-                        problem.window_left,
-                        problem.window_right,
-                    ):
+                    if visible(problem, i, j, n, m):
                         pair = zip(
                             problem.q[q0 + i, h],
                             problem.k[k0 + j, h // group],
@@ -65,9 +57,24 @@ def make(rng, lens_q, lens_kv, *, heads=(4, 2), dim=8, dim_v=None, **mask):
 
 
 @pytest.mark.parametrize("sinks", [False, True])
-@pytest.mark.parametrize("window", [(None, None), (2, None), (0, 0), (3, 1), (None, 2)])
-@pytest.mark.parametrize("causal", ["none", "top_left", "bottom_right"])
-def test_agrees_with_plain_loops(causal, window, sinks):
+@pytest.mark.parametrize(
+    ("causal", "left", "right", "anchor"),
+    [
+        ("none", None, None, None),
+        ("top_left", None, None, None),
+        ("bottom_right", None, None, None),
+        ("top_left", 0, None, "top_left"),
+        ("top_left", 2, None, None),
+        ("bottom_right", 2, None, "bottom_right"),
+        ("none", 2, None, None),
+        ("none", None, 2, None),
+        ("none", 3, 1, "top_left"),
+        ("none", 3, 1, "bottom_right"),
+        ("none", 0, 0, "bottom_right"),
+        ("none", -1, 3, "bottom_right"),
+    ],
+)
+def test_agrees_with_plain_loops(causal, left, right, anchor, sinks):
     rng = np.random.default_rng(3)
     problem = make(
         rng,
@@ -75,8 +82,9 @@ def test_agrees_with_plain_loops(causal, window, sinks):
         (4, 3, 0, 9, 2, 6),
         dim_v=16,
         causal=causal,
-        window_left=window[0],
-        window_right=window[1],
+        window_left=left,
+        window_right=right,
+        anchor=anchor,
         sinks=rng.standard_normal(4) if sinks else None,
         scale=0.4,
     )
@@ -170,6 +178,9 @@ def test_prefix_sums_and_their_base_change_nothing():
         ({"sinks": np.zeros(2)}, "sinks"),
         ({"scale": 0.0}, "zero scale"),
         ({"causal": "left"}, "unknown causal"),
+        ({"anchor": "left"}, "unknown anchor"),
+        ({"causal": "top_left", "window_right": 0}, "already means"),
+        ({"causal": "top_left", "anchor": "bottom_right"}, "contradicts"),
         ({"k": np.zeros((7, 3, 8)), "v": np.zeros((7, 3, 8))}, "multiple"),
         ({"q": np.zeros((7, 4, 16))}, "same head dim"),
         ({"v": np.zeros((6, 2, 8))}, "same tokens"),

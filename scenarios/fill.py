@@ -1,0 +1,54 @@
+"""Byte and bit patterns that memory holds before a kernel runs.
+
+Scratch may hold anything, so a run is repeated over several patterns and must give
+the same bits. Outputs start as a NaN that no kernel computes, so that a row that was
+never written and a row that must not be written are both told apart from data.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+U8 = NDArray[np.uint8]
+
+OUT_SENTINEL = 0x7FD5
+"""A quiet NaN in float16 and in bfloat16 alike."""
+LSE_SENTINEL = 0x7FC0D5D5
+"""A quiet NaN in float32."""
+
+TAIL_BITS = {
+    "nan": {"float16": 0x7E00, "bfloat16": 0x7FC0},
+    "inf": {"float16": 0x7C00, "bfloat16": 0x7F80},
+    "huge": {"float16": 0x7BFF, "bfloat16": 0x7F7F},
+    "zero": {"float16": 0x0000, "bfloat16": 0x0000},
+}
+"""What tokens past the live total and gaps between strides hold, as 16-bit bits."""
+
+_WORDS = {
+    "zeros": 0x00000000,
+    "ones": 0xFFFFFFFF,  # -1 as int32, NaN as float32
+    "canary": 0xA5A5A5A5,
+    "one": 0x00000001,  # a plausible counter or flag left by an earlier launch
+    "large": 0x7FFFFFFF,  # an index far past every bound
+    "nan": 0x7FC00000,
+}
+SCRATCH = (*_WORDS, "random")
+"""Names of the patterns scratch can be filled with."""
+
+
+def scratch_bytes(pattern: str, size: int, *, seed: int = 0) -> U8:
+    """Return `size` bytes of the scratch pattern called `pattern`.
+
+    Raises:
+        ValueError: no such pattern.
+    """
+    if pattern == "random":
+        generator = np.random.default_rng(seed)
+        return generator.integers(0, 256, size=size, dtype=np.uint8)
+    if pattern not in _WORDS:
+        raise ValueError(
+            f"unknown scratch pattern {pattern!r}; known: {', '.join(SCRATCH)}"
+        )
+    words = np.full((size + 3) // 4, _WORDS[pattern], dtype="<u4")
+    return words.view(np.uint8)[:size].copy()

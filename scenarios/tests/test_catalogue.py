@@ -1,0 +1,96 @@
+import re
+
+import numpy as np
+import pytest
+
+from sidestream.kernels.spec import AttentionSpec, check_spec, validate_lengths
+from sidestream.reference.attention import attention
+from sidestream.reference.tolerance import bound, compare
+from sidestream.scenarios.case import build
+from sidestream.scenarios.catalogue import (
+    CATALOGUE,
+    LARGEST_FLOPS,
+    by_name,
+    with_tags,
+)
+
+
+def test_names_are_unique_and_fit_a_command_line():
+    names = [s.name for s in CATALOGUE]
+    assert len(set(names)) == len(names) >= 40
+    assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in names)
+    assert all(s.description.endswith(".") and s.tags for s in CATALOGUE)
+
+
+def test_no_scenario_is_too_large_for_a_virtual_gpu():
+    assert max(s.flops for s in CATALOGUE) <= LARGEST_FLOPS
+
+
+def test_every_choice_of_the_interface_occurs():
+    def values(field):
+        return {getattr(s, field) for s in CATALOGUE}
+
+    assert values("dtype") == {"float16", "bfloat16"}
+    assert values("causal") == {"none", "top_left", "bottom_right"}
+    assert values("lse") == {"none", "token_major", "head_major"}
+    assert values("head_dim") >= {8, 40, 64, 72, 96, 128}
+    assert values("sinks") == {True, False}
+    assert values("stream") == {"default", "side"}
+    assert values("tail_fill") >= {"nan", "inf", "huge"}
+    assert len(values("scratch")) >= 4
+    assert len(values("layout")) == 5
+    assert values("batch") >= {1, 2, 3, 32}
+    forms = {(s.lengths_q_form, s.lengths_kv_form) for s in CATALOGUE}
+    assert len(forms) == 4
+    assert any(s.base_q and s.base_kv and s.base_q != s.base_kv for s in CATALOGUE)
+    assert any(s.window_left is not None for s in CATALOGUE)
+    assert any(s.window_right is not None for s in CATALOGUE)
+    assert any(s.heads_kv == 1 < s.heads_q for s in CATALOGUE)
+    assert any(1 < s.heads_kv < s.heads_q for s in CATALOGUE)
+    assert any(s.capacity_q == 0 for s in CATALOGUE)
+    assert any(s.capacity_kv == 0 for s in CATALOGUE)
+    assert any(s.total_q == 0 < s.capacity_q for s in CATALOGUE)
+    assert any(s.total_kv == 0 < s.capacity_kv for s in CATALOGUE)
+
+
+@pytest.mark.parametrize("scenario", CATALOGUE, ids=lambda s: s.name)
+def test_each_has_a_finite_reference_and_a_bound_that_is_not_idle(scenario):
+    inputs = build(scenario)
+    problem = inputs.problem()
+    limits = bound(problem, dtype=scenario.dtype)
+    rows = inputs.judged
+    assert np.isfinite(limits.reference.out[rows]).all()
+    assert np.isfinite(limits.out[rows]).all()
+    assert np.isfinite(limits.lse[rows]).all()
+    seen = rows & np.isfinite(limits.reference.lse).all(axis=-1)
+    size = np.abs(limits.reference.out[seen])
+    live = size > 0
+    if live.any() and scenario.name != "sinks-dominant":
+        assert np.median(limits.out[seen][live]) < 0.2 * np.median(size[live])
+    exact = attention(problem)
+    own = compare(limits, out=exact.out, lse=exact.lse, rows=rows)
+    assert own.worst == 0.0
+
+
+@pytest.mark.parametrize("scenario", with_tags("keyless"), ids=lambda s: s.name)
+def test_keyless_scenarios_have_rows_that_see_nothing(scenario):
+    inputs = build(scenario)
+    result = attention(inputs.problem())
+    dead = (result.out == 0).all(axis=(1, 2)) & inputs.live
+    assert dead.any()
+    if not scenario.sinks:
+        assert np.isneginf(result.lse[dead]).all()
+
+
+@pytest.mark.parametrize("scenario", CATALOGUE, ids=lambda s: s.name)
+def test_the_kernels_take_every_declaration(scenario):
+    spec = AttentionSpec(**scenario.declaration())
+    check_spec(spec)
+    inputs = build(scenario)
+    validate_lengths(spec, inputs.lengths_q.tolist(), inputs.lengths_kv.tolist())
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(KeyError, match="side-stream"):
+        by_name("sidestream")
+    assert by_name("side-stream").stream == "side"
