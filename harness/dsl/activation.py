@@ -92,6 +92,7 @@ class Activation:
     arch: str
     chip: Chip
     runtime: Runtime
+    line_info: bool
     compiles: CompileLog = field(default_factory=CompileLog)
     _raised: dict[int, BaseException] = field(default_factory=dict)
 
@@ -187,14 +188,19 @@ def activate(*, arch: str, sms: int = DEFAULT_SMS) -> Activation:
     # A function loaded from the DSL's disk cache would come without its PTX.
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"
     # Findings name the kernel's Python lines through `.loc`.
-    os.environ.setdefault("CUTE_DSL_LINEINFO", "1")
+    line_info = os.environ.setdefault("CUTE_DSL_LINEINFO", "1")
     try:
         import cutlass  # noqa: F401  (the import itself is what is wanted)
     except ImportError as error:
         raise UnsupportedError(
             "nvidia-cutlass-dsl is not installed: pip install 'nvidia-cutlass-dsl>=4.8'"
         ) from error
-    activation = Activation(arch=arch, chip=target, runtime=runtime)
+    activation = Activation(
+        arch=arch,
+        chip=target,
+        runtime=runtime,
+        line_info=line_info.lower() not in ("", "0", "false", "off", "no"),
+    )
     from sidestream.harness.dsl import dsl_patches
 
     dsl_patches.apply(activation)

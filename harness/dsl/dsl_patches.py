@@ -43,6 +43,7 @@ def _retarget(activation: Activation) -> None:
         dsl.envar.arch = activation.arch
         dsl.envar.shared_libs = str(activation.runtime.path)
         dsl.envar.disable_file_caching = True
+        dsl.envar.lineinfo = activation.line_info
 
 
 def _answer_hardware_queries(activation: Activation) -> None:

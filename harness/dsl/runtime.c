@@ -110,6 +110,7 @@ SS_EXPORT int sidestream_take_note(char *out, size_t size) {
 
 /* The compute capability decides the format of tensor maps. */
 int ss_compute_major(void) { return attribute_value[DEV_MAJOR]; }
+int ss_smem_per_block(void) { return attribute_value[DEV_SMEM_OPTIN]; }
 
 /* ---- errors ---- */
 

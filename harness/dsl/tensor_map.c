@@ -31,6 +31,7 @@ enum { FIRST_FLOAT = 6 };
 static const uint64_t small_tensor_bytes = 0x1ffff;
 
 int ss_compute_major(void);
+int ss_smem_per_block(void);
 
 SS_EXPORT int _cuTensorMapEncodeTiled(uint32_t *map, int type, uint32_t rank, void *address,
                                       const uint64_t *dims, const uint64_t *strides,
@@ -81,6 +82,9 @@ SS_EXPORT int _cuTensorMapEncodeTiled(uint32_t *map, int type, uint32_t rank, vo
     if (swizzle && inner > (16ull << swizzle))
         return ss_fail(SS_INVALID_VALUE, "tensor map: inner box of %llu bytes passes the %d of "
                        "its swizzle", (unsigned long long)inner, 16 << swizzle);
+    if (box_bytes > (uint64_t)ss_smem_per_block())
+        return ss_fail(SS_INVALID_VALUE, "tensor map: box of %llu bytes passes shared memory",
+                       (unsigned long long)box_bytes);
 
     w[0] = (uint32_t)base;
     w[1] = (uint32_t)(base >> 32);
