@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.case import Scenario
+from sidestream.scenarios.core import core
 from sidestream.scenarios.fill import SCRATCH
+from sidestream.scenarios.scenario import Scenario
 
 
 def _poisoned(pattern: str) -> Scenario:
     """Same numbers under every pattern, so results must be bitwise equal."""
-    return Scenario(
+    return core(
         name=f"scratch-{pattern}",
         description=f"Workspace filled with the pattern '{pattern}' before the call; "
         "nothing may be assumed of it (flashinfer-ai/flashinfer#1584).",
@@ -17,14 +18,13 @@ def _poisoned(pattern: str) -> Scenario:
         heads_kv=2,
         lengths_q=(20, 0, 65, 3),
         lengths_kv=(70, 9, 65, 0),
-        causal="bottom_right",
         scratch=pattern,
     )
 
 
 HOST: tuple[Scenario, ...] = (
     *(_poisoned(pattern) for pattern in SCRATCH),
-    Scenario(
+    core(
         name="side-stream",
         description="The handle's stream is not torch's current one: every operation "
         "must be ordered on the handle's (NVIDIA/cudnn-frontend#543, #614).",
@@ -33,23 +33,19 @@ HOST: tuple[Scenario, ...] = (
         lengths_kv=(67, 111),
         stream="side",
     ),
-    Scenario(
+    core(
         name="side-stream-prefix",
         description="Side stream, prefix sums with bases and poisoned scratch "
         "(NVIDIA/cudnn-frontend#483: the call falls back to stream 0).",
         tags=("host", "stream", "prefix", "prefix-base"),
-        dtype="float16",
         lengths_q=(9, 0, 40),
         lengths_kv=(70, 5, 12),
-        lengths_q_form="prefix",
-        lengths_kv_form="prefix",
         base_q=3,
         base_kv=11,
-        causal="bottom_right",
         stream="side",
         scratch="large",
     ),
-    Scenario(
+    core(
         name="side-stream-keyless",
         description="Zero-key fills belong on the launch stream too (found in review "
         "of NVIDIA/cudnn-frontend#512).",
@@ -85,7 +81,7 @@ HOST: tuple[Scenario, ...] = (
         lengths_q_form="prefix",
         tail_q=20,
     ),
-    Scenario(
+    core(
         name="over-provisioned-grid",
         description="Four or more sequences that are no multiple of the tile, so a "
         "grid sized from totals has invalid tiles that read cu_seqlens[B + 1] "
@@ -94,9 +90,6 @@ HOST: tuple[Scenario, ...] = (
         heads_q=1,
         lengths_q=(33, 70, 5, 90, 17),
         lengths_kv=(33, 70, 5, 90, 17),
-        lengths_q_form="prefix",
-        lengths_kv_form="prefix",
-        causal="bottom_right",
         tail_q=3,
         tail_kv=3,
     ),

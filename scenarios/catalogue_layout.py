@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.case import Scenario
+from sidestream.scenarios.core import core
+from sidestream.scenarios.scenario import Scenario
 
 
 def _head_dim(dim: int, dtype: str) -> Scenario:
@@ -28,7 +29,7 @@ LAYOUT: tuple[Scenario, ...] = (
     _head_dim(72, "float16"),
     _head_dim(96, "bfloat16"),
     _head_dim(128, "float16"),
-    Scenario(
+    core(
         name="mha",
         description="Each query head has a key head of its own.",
         tags=("layout", "heads"),
@@ -37,7 +38,7 @@ LAYOUT: tuple[Scenario, ...] = (
         lengths_q=(40, 66),
         lengths_kv=(50, 66),
     ),
-    Scenario(
+    core(
         name="gqa",
         description="Groups of query heads share a key head; swapped heads of O or LSE "
         "show. Fully distinct values in every head.",
@@ -71,7 +72,7 @@ LAYOUT: tuple[Scenario, ...] = (
         lse="head_major",
         lse_slack=5,
     ),
-    Scenario(
+    core(
         name="identical-requests",
         description="Equal lengths in every sequence with five queries each: a wrong "
         "request offset still looks plausible (flashinfer-ai/flashinfer#4382).",
@@ -80,7 +81,6 @@ LAYOUT: tuple[Scenario, ...] = (
         heads_kv=1,
         lengths_q=(5, 5, 5, 5),
         lengths_kv=(40, 40, 40, 40),
-        causal="bottom_right",
     ),
     Scenario(
         name="lse-head-major",
@@ -102,7 +102,7 @@ LAYOUT: tuple[Scenario, ...] = (
         lengths_kv=(65, 40),
         lse="none",
     ),
-    Scenario(
+    core(
         name="kv-pair",
         description="K and V are halves of one [tokens, 2, heads, dim] record; "
         "capacity taken from numel over stride is half of the truth "
@@ -115,17 +115,15 @@ LAYOUT: tuple[Scenario, ...] = (
         layout="kv_pair",
         tail_kv=10,
     ),
-    Scenario(
+    core(
         name="fused-qkv",
         description="Q, K and V are slices of one fused projection "
         "(Dao-AILab/flash-attention#2670).",
         tags=("layout", "strides"),
-        dtype="float16",
         heads_q=4,
         heads_kv=2,
         lengths_q=(64, 33),
         lengths_kv=(64, 33),
-        causal="top_left",
         layout="fused_qkv",
         tail_q=5,
         tail_kv=5,
@@ -142,7 +140,7 @@ LAYOUT: tuple[Scenario, ...] = (
         layout="padded",
         out_layout="padded",
     ),
-    Scenario(
+    core(
         name="spread-heads",
         description="Head strides above the head dim: NaN between heads as well.",
         tags=("layout", "strides", "head-stride"),
@@ -153,15 +151,13 @@ LAYOUT: tuple[Scenario, ...] = (
         layout="spread",
         out_layout="spread",
     ),
-    Scenario(
+    core(
         name="prefix-both",
         description="Both sides as prefix sums, base 0; read as counts they are wrong "
         "(NVIDIA/cudnn-frontend#587).",
         tags=("layout", "prefix"),
         lengths_q=(33, 0, 70),
         lengths_kv=(12, 65, 64),
-        lengths_q_form="prefix",
-        lengths_kv_form="prefix",
     ),
     Scenario(
         name="prefix-query-only",
@@ -179,27 +175,22 @@ LAYOUT: tuple[Scenario, ...] = (
         lengths_kv=(65, 64),
         lengths_kv_form="prefix",
     ),
-    Scenario(
+    core(
         name="prefix-bases-differ",
         description="Nonzero bases, another on each side: same lengths, buffers still "
         "addressed from token 0 (found in review of NVIDIA/cudnn-frontend#606).",
         tags=("layout", "prefix", "prefix-base"),
         lengths_q=(33, 0, 70),
         lengths_kv=(12, 65, 64),
-        lengths_q_form="prefix",
-        lengths_kv_form="prefix",
         base_q=1000,
         base_kv=77,
-        causal="bottom_right",
     ),
-    Scenario(
+    core(
         name="prefix-base-large",
         description="Bases near the end of int32, whose sums with a token still fit.",
         tags=("layout", "prefix", "prefix-base"),
         lengths_q=(9, 30),
         lengths_kv=(40, 3),
-        lengths_q_form="prefix",
-        lengths_kv_form="prefix",
         base_q=2**31 - 1 - 39,
         base_kv=2**31 - 1 - 43,
     ),

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.case import Scenario
+from sidestream.scenarios.core import core
+from sidestream.scenarios.scenario import Scenario
 
 _EDGES = (1, 63, 64, 65, 127, 128, 129)
 
 LENGTHS: tuple[Scenario, ...] = (
-    Scenario(
+    core(
         name="two-short",
         description="The least that is still varlen: two unequal sequences.",
         tags=("smoke", "lengths"),
         lengths_q=(5, 3),
         lengths_kv=(5, 3),
     ),
-    Scenario(
+    core(
         name="one-token",
         description="A batch of one with one query and one key.",
         tags=("smoke", "lengths"),
@@ -29,35 +30,29 @@ LENGTHS: tuple[Scenario, ...] = (
         lengths_q=(33, 100),
         lengths_kv=(67, 111),
     ),
-    Scenario(
+    core(
         name="totals-a",
         description="With totals-b and totals-c: one plan, packed totals that change; "
         "a key that holds them compiles again (NVIDIA/cudnn-frontend#552).",
         tags=("lengths", "totals"),
         lengths_q=(40, 60),
         lengths_kv=(53, 80),
-        max_len_q=128,
-        max_len_kv=128,
     ),
-    Scenario(
+    core(
         name="totals-b",
         description="totals-a with one more query (NVIDIA/cudnn-frontend#552).",
         tags=("lengths", "totals"),
         lengths_q=(41, 60),
         lengths_kv=(53, 80),
-        max_len_q=128,
-        max_len_kv=128,
     ),
-    Scenario(
+    core(
         name="totals-c",
         description="totals-a with one more key (NVIDIA/cudnn-frontend#552).",
         tags=("lengths", "totals"),
         lengths_q=(40, 60),
         lengths_kv=(53, 81),
-        max_len_q=128,
-        max_len_kv=128,
     ),
-    Scenario(
+    core(
         name="tile-edges",
         description="Lengths one below, at and above the tile sizes, both sides.",
         tags=("lengths", "tile-edge"),
@@ -84,16 +79,15 @@ LENGTHS: tuple[Scenario, ...] = (
         lengths_kv=(1, 64, 65, 127, 129),
         causal="top_left",
     ),
-    Scenario(
+    core(
         name="one-long-many-short",
         description="One sequence holds most of the work; the rest are decode steps.",
         tags=("lengths", "skew"),
         heads_q=2,
         lengths_q=(1, 1, 200, 1, 2, 1, 1, 3),
         lengths_kv=(9, 30, 256, 17, 2, 64, 1, 5),
-        causal="bottom_right",
     ),
-    Scenario(
+    core(
         name="decode-batch",
         description="One query a sequence over ragged caches, as in serving.",
         tags=("lengths", "decode"),
@@ -101,9 +95,8 @@ LENGTHS: tuple[Scenario, ...] = (
         heads_kv=2,
         lengths_q=(1,) * 12,
         lengths_kv=(70, 3, 129, 64, 65, 1, 200, 31, 96, 12, 128, 50),
-        causal="bottom_right",
     ),
-    Scenario(
+    core(
         name="decode-batch-32",
         description="More units than an even share of a small grid; binary search over "
         "32 sequences.",
@@ -111,11 +104,8 @@ LENGTHS: tuple[Scenario, ...] = (
         heads_q=2,
         lengths_q=(1,) * 32,
         lengths_kv=tuple(1 + (37 * b) % 90 for b in range(32)),
-        causal="bottom_right",
-        lengths_q_form="prefix",
-        lengths_kv_form="prefix",
     ),
-    Scenario(
+    core(
         name="mixed-prefill-decode",
         description="Prefill chunks and decode steps packed into one call.",
         tags=("lengths", "decode"),
@@ -123,10 +113,8 @@ LENGTHS: tuple[Scenario, ...] = (
         heads_kv=1,
         lengths_q=(64, 1, 1, 48, 1),
         lengths_kv=(64, 100, 33, 112, 1),
-        causal="bottom_right",
-        lengths_q_form="prefix",
     ),
-    Scenario(
+    core(
         name="many-single-tokens",
         description="More sequences than warps, one token each (NVIDIA/cudnn-frontend"
         "#610: many tiny units).",
@@ -135,14 +123,14 @@ LENGTHS: tuple[Scenario, ...] = (
         lengths_q=(1,) * 32,
         lengths_kv=(1,) * 32,
     ),
-    Scenario(
+    core(
         name="empty-queries",
         description="A sequence without queries between two that have some.",
         tags=("lengths", "empty"),
         lengths_q=(30, 0, 17),
         lengths_kv=(20, 40, 9),
     ),
-    Scenario(
+    core(
         name="empty-keys",
         description="Sequences without keys: O is 0 and LSE is -inf. Lengths of "
         "NVIDIA/cudnn-frontend#702, whose first tile is empty.",
@@ -150,32 +138,29 @@ LENGTHS: tuple[Scenario, ...] = (
         lengths_q=(126, 0, 60),
         lengths_kv=(0, 83, 77),
     ),
-    Scenario(
+    core(
         name="empty-everywhere",
         description="First, last and neighbouring sequences empty on either side.",
         tags=("lengths", "empty", "keyless"),
         lengths_q=(0, 9, 0, 0, 70, 5, 0),
         lengths_kv=(4, 0, 0, 7, 66, 0, 0),
-        lengths_q_form="prefix",
-        lengths_kv_form="prefix",
     ),
-    Scenario(
+    core(
         name="empty-alternating",
         description="Every other sequence has no keys, so live and dead units "
         "alternate (NVIDIA/cudnn-frontend#575, #1532).",
         tags=("lengths", "empty", "keyless", "scheduler"),
         lengths_q=(20,) * 10,
         lengths_kv=(33, 0) * 5,
-        causal="bottom_right",
     ),
-    Scenario(
+    core(
         name="empty-runs",
         description="Long runs of keyless sequences ahead of a live one.",
         tags=("lengths", "empty", "keyless", "scheduler"),
         lengths_q=(17,) * 14,
         lengths_kv=(0,) * 6 + (65,) + (0,) * 6 + (3,),
     ),
-    Scenario(
+    core(
         name="all-queries-empty",
         description="No live query; O and LSE have capacity that must stay untouched.",
         tags=("lengths", "empty"),
@@ -183,7 +168,7 @@ LENGTHS: tuple[Scenario, ...] = (
         lengths_kv=(5, 0, 70),
         tail_q=40,
     ),
-    Scenario(
+    core(
         name="all-keys-empty",
         description="Every row is dead while K and V have real, NaN-filled buffers.",
         tags=("lengths", "empty", "keyless"),
@@ -191,21 +176,21 @@ LENGTHS: tuple[Scenario, ...] = (
         lengths_kv=(0, 0, 0),
         tail_kv=64,
     ),
-    Scenario(
+    core(
         name="all-keys-empty-no-buffer",
         description="Every row is dead and K and V have no tokens at all.",
         tags=("lengths", "empty", "keyless", "zero-capacity"),
         lengths_q=(33, 1),
         lengths_kv=(0, 0),
     ),
-    Scenario(
+    core(
         name="zero-capacity",
         description="No query tokens and no capacity for any: nothing to launch.",
         tags=("lengths", "empty", "zero-capacity"),
         lengths_q=(0, 0),
         lengths_kv=(3, 4),
     ),
-    Scenario(
+    core(
         name="everything-empty",
         description="Both sides empty, both with poisoned capacity.",
         tags=("lengths", "empty"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.case import Scenario
+from sidestream.scenarios.core import core
+from sidestream.scenarios.scenario import Scenario
 
 MASKS: tuple[Scenario, ...] = (
     Scenario(
@@ -13,31 +14,28 @@ MASKS: tuple[Scenario, ...] = (
         lengths_kv=(65, 90, 40),
         causal="top_left",
     ),
-    Scenario(
+    core(
         name="causal-bottom-right",
         description="Causal, anchored at the last key of each sequence, not of the "
         "longest or of the pack.",
         tags=("mask", "causal", "smoke"),
         lengths_q=(65, 30, 1),
         lengths_kv=(65, 90, 77),
-        causal="bottom_right",
     ),
-    Scenario(
+    core(
         name="bottom-right-more-queries",
         description="More queries than keys: the first rows see nothing.",
         tags=("mask", "causal", "keyless"),
         lengths_q=(100, 129, 10),
         lengths_kv=(37, 64, 1),
-        causal="bottom_right",
     ),
-    Scenario(
+    core(
         name="bottom-right-whole-tile-dead",
         description="So many more queries than keys that a whole query tile sees none.",
         tags=("mask", "causal", "keyless", "tile-edge"),
         heads_q=1,
         lengths_q=(300, 8),
         lengths_kv=(20, 8),
-        causal="bottom_right",
     ),
     Scenario(
         name="causal-d128-fp16",

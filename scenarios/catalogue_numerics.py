@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.case import Scenario
+from sidestream.scenarios.core import core
+from sidestream.scenarios.scenario import Scenario
 
 NUMERICS: tuple[Scenario, ...] = (
-    Scenario(
+    core(
         name="nan-tail",
         description="NaN past the packed total reaches P V as 0 * NaN when bounds are "
         "those of the capacity (NVIDIA/cudnn-frontend#624; #842 on SM120). Its "
@@ -28,7 +29,7 @@ NUMERICS: tuple[Scenario, ...] = (
         tail_kv=130,
         causal="bottom_right",
     ),
-    Scenario(
+    core(
         name="inf-tail",
         description="Infinity past the total: inf * 0 is NaN as well.",
         tags=("numerics", "tail"),
@@ -50,7 +51,7 @@ NUMERICS: tuple[Scenario, ...] = (
         tail_kv=65,
         tail_fill="huge",
     ),
-    Scenario(
+    core(
         name="tail-one-token",
         description="A tail of one poisoned token behind a length of tile - 1.",
         tags=("numerics", "tail", "tile-edge"),
@@ -59,7 +60,7 @@ NUMERICS: tuple[Scenario, ...] = (
         tail_q=1,
         tail_kv=1,
     ),
-    Scenario(
+    core(
         name="neighbour-nan",
         description="One sequence holds NaN in K and V; a tile that overshoots into it "
         "must not carry it to the others (a compact clamp bounds the packed "
@@ -69,7 +70,7 @@ NUMERICS: tuple[Scenario, ...] = (
         lengths_kv=(70, 33, 65),
         nan_sequences=(1,),
     ),
-    Scenario(
+    core(
         name="flat-weights",
         description="Nearly equal weights over many keys: errors of P add up the most.",
         tags=("numerics", "values"),
@@ -77,17 +78,15 @@ NUMERICS: tuple[Scenario, ...] = (
         lengths_kv=(300, 64),
         values="flat",
     ),
-    Scenario(
+    core(
         name="sharp-weights",
         description="One weight takes nearly all; the running maximum jumps often.",
         tags=("numerics", "values"),
-        dtype="float16",
         lengths_q=(64, 20),
         lengths_kv=(200, 64),
         values="sharp",
-        causal="top_left",
     ),
-    Scenario(
+    core(
         name="tied-keys",
         description="Every key occurs twice: ties at the maximum.",
         tags=("numerics", "values"),

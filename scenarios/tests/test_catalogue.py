@@ -13,6 +13,7 @@ from sidestream.scenarios.catalogue import (
     by_name,
     with_tags,
 )
+from sidestream.scenarios.core import CORE, CORE_TAG, core
 
 
 def test_names_are_unique_and_fit_a_command_line():
@@ -24,6 +25,27 @@ def test_names_are_unique_and_fit_a_command_line():
 
 def test_no_scenario_is_too_large_for_a_virtual_gpu():
     assert max(s.flops for s in CATALOGUE) <= LARGEST_FLOPS
+
+
+def test_core_scenarios_declare_the_same_and_are_enough_for_a_main_job():
+    family = with_tags(CORE_TAG)
+    assert len(family) >= 30
+    for scenario in family:
+        declared = scenario.declaration()
+        free = {"batch", "heads_q", "heads_kv"}
+        assert {k: v for k, v in declared.items() if k not in free} == {
+            **{k: v for k, v in CORE.items() if not k.endswith("_form")},
+            "lengths_q": "prefix",
+            "lengths_kv": "prefix",
+            "window_left": None,
+            "window_right": None,
+            "anchor": None,
+            "sinks": False,
+            "scale": None,
+        }
+    assert len({s.total_q for s in family}) > 20
+    with pytest.raises(TypeError, match="dtype"):
+        core(name="x", description="", lengths_q=(1,), lengths_kv=(1,), dtype="float16")
 
 
 def test_every_choice_of_the_interface_occurs():
