@@ -25,7 +25,10 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """A special register such as `%tid.x`, `%laneid`, `WARP_SZ` (with the `%`)."""
+    """A special register such as `%tid.x`, `%laneid` (with the `%`).
+
+    `WARP_SZ` is decoded as the literal 32.
+    """
 
     name: str
 
@@ -48,7 +51,9 @@ class Symbol:
 
     name: str
     space: str
-    """`param`, `shared`, `global`, `const` or `local`."""
+    """`param`, `shared`, `global`, `const` or `local`; `func` for a function."""
+    offset: int = 0
+    """Bytes added by `symbol+4` outside brackets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,10 @@ class TensorAddress:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A branch target, resolved to an index into `Function.instructions`."""
+    """A branch target, resolved to an index into `Function.instructions`.
+
+    A label at the end of the body has the index one past the last instruction.
+    """
 
     name: str
     target: int
@@ -144,6 +152,7 @@ class Instruction:
         source: Python source line, where the text carries `.loc`.
         known: False if no form in the tables matches the spelling; then `mods` is
             empty, `args` is numbered `0, 1, ...`, and executing it is `incomplete`.
+        writes: Names of the arguments that are destinations, as far as present.
     """
 
     index: int
@@ -156,6 +165,7 @@ class Instruction:
     spelling: str
     source: SourceLine | None
     known: bool = True
+    writes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
