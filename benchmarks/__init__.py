@@ -1,0 +1,1 @@
+"""What Sidestream costs: `python -m benchmarks` prints every table."""
