@@ -20,6 +20,7 @@ from sidestream.harness.ptx import (
     forms_tcgen05,
     forms_tensor,
     forms_warp,
+    forms_wgmma,
     ir,
 )
 from sidestream.harness.ptx.forms import Family, Match, bind, match
@@ -36,6 +37,7 @@ FAMILIES: tuple[Family, ...] = (
     *forms_barrier.FAMILIES,
     *forms_warp.FAMILIES,
     *forms_mma.FAMILIES,
+    *forms_wgmma.FAMILIES,
     *forms_tcgen05.FAMILIES,
     *forms_control.FAMILIES,
 )

@@ -76,7 +76,12 @@ FAMILIES: tuple[Family, ...] = (
                 f" {_MULTICAST} {_CTA_GROUP} {_HINT}",
                 "shared::cluster",
             ),
-            # Assemblers also take the group right after the dimension.
+            # Compilers put the group last, or right after the dimension.
+            _load(
+                f"{_DIM} dst={{destination}} src=global {_LOAD_MODE} {_MBARRIER}"
+                f" {_MULTICAST} {_HINT} cta_group=cta_group::1|cta_group::2",
+                "shared::cluster",
+            ),
             _load(
                 f"{_DIM} cta_group=cta_group::1|cta_group::2 dst={{destination}}"
                 f" src=global {_LOAD_MODE} {_MBARRIER} {_MULTICAST} {_HINT}",
