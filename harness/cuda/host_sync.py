@@ -191,8 +191,10 @@ class HostLog:
 
     def _name(self, tensor: torch.Tensor) -> str | None:
         with torch._C.DisableTorchFunction():
-            if tensor.device.type not in ("cpu", "meta"):
-                return str(tensor.device)
+            # The type's own property: `VirtualCuda` answers for the visible one.
+            device: torch.device = torch._C.TensorBase.device.__get__(tensor)
+            if device.type not in ("cpu", "meta"):
+                return str(device)
             try:
                 address = tensor.untyped_storage().data_ptr()
             except (RuntimeError, NotImplementedError):

@@ -11,6 +11,7 @@ import ctypes
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,14 @@ class Runtime:
         self._lib.sidestream_callbacks.restype = None
         self._lib.sidestream_take_note.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         self._lib._cudaLibraryUnload.argtypes = [ctypes.c_void_p]
+        self._lib.sidestream_dlpack.argtypes = [ctypes.c_void_p]
+        self._lib.sidestream_dlpack.restype = ctypes.c_void_p
+        self._lib.sidestream_stream.argtypes = [ctypes.c_uint64]
+        self._lib.sidestream_stream.restype = None
+        self._lib.sidestream_device_ranges.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+        ]
 
     def callbacks(self, launch: Any, kernel: Any, block: Any) -> None:
         """Install the ctypes callbacks; the caller keeps them alive."""
@@ -73,6 +82,21 @@ class Runtime:
         """Answer device attribute queries from `target` from now on."""
         for attribute, value in target.attributes().items():
             self._lib.sidestream_attribute(attribute, value)
+
+    def device_ranges(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Let DLPack call these host address ranges (start, end) CUDA memory."""
+        flat = [bound for pair in ranges for bound in pair]
+        bounds = (ctypes.c_uint64 * len(flat))(*flat)
+        if self._lib.sidestream_device_ranges(bounds, len(ranges)):
+            raise MemoryError("the list of device ranges does not fit")
+
+    def current_stream(self, handle: int) -> None:
+        """Set the stream that DLPack consumers find current on this thread."""
+        self._lib.sidestream_stream(handle)
+
+    def dlpack_table(self, original: int) -> int:
+        """Return the DLPack exchange table that stands in for `original`."""
+        return int(self._lib.sidestream_dlpack(original))
 
     def take_note(self) -> tuple[int, str]:
         """Return and clear this thread's failure: a cudaError code and its reason."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from sidestream.harness.errors import BuildError
 from sidestream.harness.exec.build import cache_dir, compiler
 
-SOURCES = ("runtime.c", "tensor_map.c")
+SOURCES = ("runtime.c", "tensor_map.c", "dlpack.c")
 HEADERS = ("runtime.h",)
 FLAGS = (
     *("-std=c11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"),

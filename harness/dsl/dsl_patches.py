@@ -8,6 +8,7 @@ the process, as the runtime does.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib.util
 import tempfile
@@ -34,6 +35,7 @@ def apply(activation: Activation) -> None:
     _answer_hardware_queries(activation)
     _keep_ptx(activation)
     _surface_errors(activation)
+    _exchange_tensors(activation)
 
 
 def _retarget(activation: Activation) -> None:
@@ -175,3 +177,19 @@ def _surface_errors(activation: Activation) -> None:
             provider.TVMFFIJitCompiledFunctionWithKwargs,
         ):
             _replace(kind, "__call__", surfacing(kind.__call__))
+
+
+def _exchange_tensors(activation: Activation) -> None:
+    """Put the runtime's DLPack table in front of torch's, before anyone caches it."""
+    import torch
+
+    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return  # tvm-ffi then goes through Python, where tensors are patched
+    name = b"dlpack_exchange_api"
+    get, new = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_New
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    new.restype = ctypes.py_object
+    new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    table = activation.runtime.dlpack_table(get(capsule, name))
+    _replace(torch.Tensor, "__dlpack_c_exchange_api__", new(table, name, None))

@@ -1,0 +1,163 @@
+"""How an attention implementation is driven, whatever interface it has of its own.
+
+driver = load("fa4")
+reason = driver.supports(problem, "sm_120a")     # None: it serves the problem
+prepared = driver.prepare(problem, world)        # host work, compilations
+results = prepared.execute(tensors, workspace)   # the launches
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from sidestream.harness.cuda.virtual_cuda import VirtualCuda
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One varlen attention forward, as a caller would declare and then call it.
+
+    Row i of a sequence has its diagonal at `i` (top left) or `i + len_kv - len_q`
+    (bottom right) and keeps key j if `j < len_kv`, `j <= diagonal + window_right`
+    and `j >= diagonal - window_left`; causal is `window_right == 0`.
+
+    Attributes:
+        dtype: `float16` or `bfloat16`.
+        heads_q: Query heads.
+        heads_kv: Key and value heads.
+        head_dim: Head dimension.
+        max_len_q: Declared longest query sequence.
+        max_len_kv: Declared longest key sequence.
+        lengths_q: Query length of every sequence. The host of a real caller does not
+            know it; drivers use it to judge support and to write lengths in the form
+            an interface wants, before the call.
+        lengths_kv: Key length of every sequence.
+        capacity_q: Token extent of Q, O and LSE.
+        capacity_kv: Token extent of K and V.
+        causal: `none`, `top_left` or `bottom_right`.
+        window_left: Keys kept before the diagonal, or None for all.
+        window_right: Keys kept after it, or None for all.
+        anchor: Anchor of a window without `causal`.
+        sinks: Whether a sink per query head is given.
+        lse: `none`, `token_major` or `head_major`.
+        lengths_q_form: `counts` (B,) or `prefix` (B + 1,).
+        lengths_kv_form: Likewise.
+        scale: Factor on the scores.
+    """
+
+    dtype: str
+    heads_q: int
+    heads_kv: int
+    head_dim: int
+    max_len_q: int
+    max_len_kv: int
+    lengths_q: tuple[int, ...]
+    lengths_kv: tuple[int, ...]
+    capacity_q: int
+    capacity_kv: int
+    causal: str = "none"
+    window_left: int | None = None
+    window_right: int | None = None
+    anchor: str = "top_left"
+    sinks: bool = False
+    lse: str = "none"
+    lengths_q_form: str = "counts"
+    lengths_kv_form: str = "counts"
+    scale: float
+
+    @property
+    def batch(self) -> int:
+        """Number of sequences."""
+        return len(self.lengths_q)
+
+    @property
+    def diagonal(self) -> str | None:
+        """Anchor in force, or None if nothing is measured from the diagonal."""
+        if self.causal != "none":
+            return self.causal
+        if self.window_left is None and self.window_right is None:
+            return None
+        return self.anchor
+
+    @property
+    def anchors_agree(self) -> bool:
+        """Whether both anchors mean the same: every sequence is square."""
+        return self.lengths_q == self.lengths_kv
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The element type of Q, K, V and O."""
+        return torch.float16 if self.dtype == "float16" else torch.bfloat16
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallTensors:
+    """The device tensors of one call.
+
+    Attributes:
+        q: (capacity_q, heads_q, head_dim).
+        k: (capacity_kv, heads_kv, head_dim).
+        v: As `k`.
+        out: As `q`.
+        lse: float32 (tokens, heads) or (heads, tokens) as declared, or None.
+        lengths_q: int32 counts or prefix sums, as declared.
+        lengths_kv: Likewise.
+        sinks: float32 (heads_q,), or None.
+    """
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    out: torch.Tensor
+    lse: torch.Tensor | None
+    lengths_q: torch.Tensor
+    lengths_kv: torch.Tensor
+    sinks: torch.Tensor | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """What to judge: the call's own tensors, or those an interface returned.
+
+    Attributes:
+        out: (capacity_q, heads_q, head_dim).
+        lse: float32, always viewed as (capacity_q, heads_q), or None.
+        returned: True if the interface allocated them itself, so that nothing can be
+            said of rows past the live total.
+    """
+
+    out: torch.Tensor
+    lse: torch.Tensor | None
+    returned: bool
+
+
+class Prepared(Protocol):
+    """An implementation ready to be called on a problem."""
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Scratch that the caller provides, aligned to 128 bytes."""
+
+    def execute(self, tensors: CallTensors, workspace: torch.Tensor) -> Results:
+        """Make the call on the world's current stream."""
+
+
+class Driver(Protocol):
+    """An implementation under test."""
+
+    name: str
+    """Its name on the command line."""
+
+    def supports(self, problem: Problem, arch: str) -> str | None:
+        """Return why the implementation does not serve a problem, or None."""
+
+    def prepare(self, problem: Problem, world: VirtualCuda) -> Prepared:
+        """Do everything that precedes the call; `world` is entered.
+
+        Raises:
+            UnsupportedError: if the implementation is not installed, with the
+                command that installs it, or declines the problem.
+        """
