@@ -20,6 +20,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from sidestream.harness.cuda.driver_calls import driver_answers
 from sidestream.harness.cuda.memory import Allocation, AllocationTable
 from sidestream.harness.dsl.activation import Activation, active
 
@@ -77,6 +78,8 @@ class VirtualCuda:
         activation = active()
         stack = ExitStack()
         self._activation = activation
+        _worlds.append(self)
+        stack.callback(_worlds.remove, self)
         stack.callback(activation.runtime.device_ranges, [])
         stack.callback(activation.runtime.current_stream, 0)
         activation.runtime.current_stream(self.stream.cuda_stream)
@@ -309,7 +312,9 @@ def _fakes(
         yield cuda, name, answer(value)
     yield cuda, "Stream", Stream
     yield cuda, "ExternalStream", _external_stream
-    yield torch._C, "_cuda_getCurrentRawStream", answer(world.stream.cuda_stream)
+    # Packages keep this function, so it must answer for whatever world comes later.
+    yield torch._C, "_cuda_getCurrentRawStream", _raw_stream
+    yield from driver_answers(lambda: activation.chip)
 
     device_of, is_cuda = torch.device(DEVICE), torch._C.TensorBase.is_cuda
 
@@ -341,6 +346,13 @@ def _fakes(
         "__dlpack_device__",
         lambda t: (2, 0) if world.holds(t) else (1, 0),
     )
+
+
+_worlds: list[VirtualCuda] = []
+
+
+def _raw_stream(device: int = 0) -> int:
+    return _worlds[-1].stream.cuda_stream if _worlds else 0
 
 
 def _external_stream(handle: int, device: object = None, **kwargs: object) -> Stream:
