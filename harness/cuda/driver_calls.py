@@ -1,4 +1,4 @@
-"""`cuda.bindings` for host code that asks the driver itself about device and context."""
+"""`cuda.bindings` for host code that asks the driver itself about the device."""
 
 from __future__ import annotations
 

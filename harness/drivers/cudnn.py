@@ -1,4 +1,4 @@
-"""nvidia-cudnn-frontend: its packed (THD) SDPA forward adapter, unmodified, on SM120."""
+"""nvidia-cudnn-frontend: its packed (THD) SDPA forward, unmodified, on SM120."""
 
 from __future__ import annotations
 

@@ -173,7 +173,11 @@ def _install(activation: Activation) -> None:
         try:
             record = activation.compiles.of_image(_read_image(image))
             if record is None:
-                return SYMBOL_NOT_FOUND
+                raise UnsupportedError(
+                    f"{name.decode()} comes from a library that was not compiled in "
+                    "this process, so its PTX is unknown: switch off the package's "
+                    "cache of compiled functions"
+                )
             entry = scan_entry(record.ptx, name.decode())
             kernels[image, entry.name] = _Kernel(record=record, entry=entry)
             static_smem[0] = entry.static_smem

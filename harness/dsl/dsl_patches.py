@@ -125,13 +125,20 @@ def _keep_ptx(activation: Activation) -> None:
         option = self.compile_options.options[KeepPTX]
         arch = self.compile_options.gpu_arch or self.envar.arch
         with tempfile.TemporaryDirectory(prefix="sidestream-ptx-") as scratch:
+            # Options are shared between compilations: leave them as they were.
+            before = option.value, option.dump_path, option.full_ptx_path
             if not option.value:
                 option.value = True
                 option.dump_path = f"{scratch}/module"
                 option.full_ptx_path = f"{scratch}/module.{arch}.ptx"
             path = Path(option.full_ptx_path)
             started = time.perf_counter()
-            made = original(self, module, module_hash, function_name, *args, **kwargs)
+            try:
+                made = original(
+                    self, module, module_hash, function_name, *args, **kwargs
+                )
+            finally:
+                option.value, option.dump_path, option.full_ptx_path = before
             seconds = time.perf_counter() - started
             ptx = path.read_text() if path.exists() else ""
         lowered = getattr(made, "ir_module", None)

@@ -219,6 +219,30 @@ def make_fake_cpu():
     return from_dlpack(torch.zeros(64, dtype=torch.int32), assumed_align=16)
 
 
+def test_compilations_leave_no_files_and_no_options_behind(
+    device, tensors, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(cutlass.cutlass_dsl.CuTeDSL().envar, "dump_dir", str(tmp_path))
+    for _ in range(2):
+        cute.compile(twice, fake(), fake())
+    assert list(tmp_path.iterdir()) == []
+    keep = f"--keep-ptx --dump-dir={tmp_path}"
+    kept = cute.compile(twice, fake(), fake(), options=keep)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".ptx"]
+    assert device.compiles.records[-1].ptx == kept.artifacts.PTX
+
+
+def test_a_library_of_unknown_origin_is_refused_by_name(device):
+    runtime = ctypes.CDLL(str(device.runtime.path))
+    image = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 4) + b"body"
+    library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    load = runtime._cudaLibraryLoadData
+    assert load(ctypes.byref(library), image, None, None, 0, None, None, 0) == 0
+    assert runtime._cudaLibraryGetKernel(ctypes.byref(kernel), library, b"fwd") == 500
+    with pytest.raises(UnsupportedError, match="fwd comes from a library"):
+        device.surface()
+
+
 def test_every_compilation_is_logged_with_its_ptx(device, tensors):
     mark = device.compiles.mark()
     cute.compile(twice, fake(), fake())
