@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sidestream.harness.dsl.chip import Chip
+if TYPE_CHECKING:
+    from sidestream.harness.dsl.chip import Chip
 
 CONTEXT = 1
 """Handle of the one context; never dereferenced."""

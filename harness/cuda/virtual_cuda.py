@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from types import SimpleNamespace, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import torch
@@ -22,7 +22,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from sidestream.harness.cuda.driver_calls import driver_answers
 from sidestream.harness.cuda.memory import Allocation, AllocationTable
-from sidestream.harness.dsl.activation import Activation, active
+
+if TYPE_CHECKING:
+    from sidestream.harness.dsl.activation import Activation
+    from sidestream.harness.dsl.chip import Chip
 
 DEVICE = "cuda:0"
 POISON = b"\xff\xff\xff\xff"
@@ -62,22 +65,27 @@ class VirtualCuda:
     """Makes torch see `table` as the memory of one CUDA device while entered.
 
     Args:
+        activation: The virtual device of this process, from `activate`.
         table: Global memory; tensors made for the device are added to it.
         stream: Handle of the current stream.
-
-    Raises:
-        UsageError: on entry, if the process has no active virtual device.
     """
 
-    def __init__(self, table: AllocationTable, stream: int = 0) -> None:
+    def __init__(
+        self, activation: Activation, table: AllocationTable, stream: int = 0
+    ) -> None:
         self.table = table
         self.stream = Stream(stream)
+        self._activation = activation
         self._stack: ExitStack | None = None
 
+    @property
+    def chip(self) -> Chip:
+        """The chip that host code sees."""
+        return self._activation.chip
+
     def __enter__(self) -> VirtualCuda:
-        activation = active()
+        activation = self._activation
         stack = ExitStack()
-        self._activation = activation
         _worlds.append(self)
         stack.callback(_worlds.remove, self)
         stack.callback(activation.runtime.device_ranges, [])

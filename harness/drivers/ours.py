@@ -9,7 +9,6 @@ import torch
 
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.drivers.protocol import CallTensors, Problem, Results
-from sidestream.harness.dsl.activation import active
 from sidestream.harness.errors import UnsupportedError
 
 
@@ -36,7 +35,7 @@ class Sidestream:
         """
         from sidestream.kernels import adapter
 
-        chip = active().chip
+        chip = world.chip
         try:
             plan = adapter.plan(_spec(problem, chip.arch, chip.sms))
         except adapter.PlanError as error:

@@ -87,7 +87,7 @@ def device():
 
 @pytest.fixture
 def world(device):
-    with VirtualCuda(AllocationTable(), stream=STREAM) as world:
+    with VirtualCuda(device, AllocationTable(), stream=STREAM) as world:
         yield world
 
 

@@ -10,8 +10,8 @@ from sidestream.harness.dsl.activation import activate
 
 @pytest.fixture
 def world():
-    activate(arch="sm_120a")
-    with VirtualCuda(AllocationTable(), stream=0x40) as world:
+    device = activate(arch="sm_120a")
+    with VirtualCuda(device, AllocationTable(), stream=0x40) as world:
         yield world
 
 
@@ -96,8 +96,8 @@ def test_the_chip_answers(world):
 
 def test_dlpack_says_cuda_inside_and_cpu_outside():
     tvm_ffi = pytest.importorskip("tvm_ffi")
-    activate(arch="sm_120a")
-    with VirtualCuda(AllocationTable()) as world:
+    device = activate(arch="sm_120a")
+    with VirtualCuda(device, AllocationTable()) as world:
         there = torch.ones(4, device="cuda")
         assert tvm_ffi.from_dlpack(there).device.type == "cuda"
         assert tvm_ffi.from_dlpack(there[1:]).device.type == "cuda"
@@ -108,9 +108,9 @@ def test_dlpack_says_cuda_inside_and_cpu_outside():
 
 
 def test_everything_is_as_before_outside():
-    activate(arch="sm_120a")
+    device = activate(arch="sm_120a")
     before = (torch.cuda.is_available(), torch.Tensor.device, torch.cuda.Stream)
-    with VirtualCuda(AllocationTable()):
+    with VirtualCuda(device, AllocationTable()):
         there = torch.ones(4, device="cuda")
     assert before == (torch.cuda.is_available(), torch.Tensor.device, torch.cuda.Stream)
     assert there.device.type == "cpu"
@@ -118,10 +118,10 @@ def test_everything_is_as_before_outside():
 
 
 def test_worlds_nest_and_streams_follow():
-    activate(arch="sm_120a")
-    with VirtualCuda(AllocationTable(), stream=1):
+    device = activate(arch="sm_120a")
+    with VirtualCuda(device, AllocationTable(), stream=1):
         kept = torch._C._cuda_getCurrentRawStream
         assert kept(0) == 1
-    with VirtualCuda(AllocationTable(), stream=2):
+    with VirtualCuda(device, AllocationTable(), stream=2):
         assert kept(0) == 2
         assert torch.cuda.current_stream().cuda_stream == 2
