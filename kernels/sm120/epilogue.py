@@ -59,7 +59,8 @@ def store_rows(
         index = i * WARP + lane
         row = index // units
         unit = index % units
-        if row < live_rows:
+        # An odd number of units leaves the last step partly past the warp's rows.
+        if row < cutlass.min(live_rows, Int32(ROWS_PER_WARP)):
             source = unit_pointer(tile, config.tile_m, tile_row + row, unit)
             offset = (first_token + row) * token_stride + unit * UNIT
             target = out + cute.assume(offset, divby=UNIT)
