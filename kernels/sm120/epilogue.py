@@ -88,7 +88,7 @@ def store_lse(
     head_stride: Int64,
     value: Float32,
 ) -> None:
-    """Write one row's log-sum-exp: (T, H) token-major or (H, head_stride) head-major."""
+    """Write a row's log-sum-exp: (T, H) token-major or (H, head_stride) head-major."""
     offset = Int64(head)
     if cutlass.const_expr(config.lse == "token_major"):
         offset = token * heads + head

@@ -62,7 +62,7 @@ def score_tile(
     keys: cute.Pointer,
     scores: cute.Tensor,
 ) -> None:
-    """scores = Q K^T for the 16 rows at `row0` of the Q tile and one K tile."""
+    """Set `scores` to Q K^T for the 16 rows at `row0` of the Q tile and one K tile."""
     dtype = element_type(config)
     mma = cute.make_mma_atom(warp_ops.MmaF16BF16Op(dtype, Float32, (16, 8, 16)))
     fragment = cute.make_rmem_tensor((4, 2), dtype)
@@ -102,7 +102,7 @@ def value_tile(
     len_kv: Int32,
     clip: cutlass.Constexpr[bool],
 ) -> None:
-    """output += P V for 16 rows and one V tile.
+    """Add P V to `output` for 16 rows and one V tile.
 
     With `clip`, value rows at or past `len_kv` are cleared in registers: their weight
     is 0, but they belong to the next sequence or to the capacity tail and may hold NaN
@@ -158,8 +158,9 @@ def walk_tiles(
 ) -> Int32:
     """Consume tiles [begin, end) from the right; returns the running tile count.
 
-    `tile_row` is the warp's first row of the Q tile, `row` the lane's upper local row. `mask` tests every element, `clip` clears
-    value rows past the end; interior tiles need neither.
+    `tile_row` is the warp's first row of the Q tile, `row` the lane's upper local row.
+    `mask` tests every element, `clip` clears value rows past the end; interior tiles
+    need neither.
     """
     dtype = element_type(config)
     stages = config.stages

@@ -60,7 +60,7 @@ def load_a(
     """
     lane = cute.arch.lane_idx()
     source = unit_pointer(tile, rows, row0 + lane % 16, 2 * k_step + lane // 16)
-    load_matrices(dtype, source, fragment, False)
+    load_matrices(dtype, source, fragment, transpose=False)
 
 
 @cute.jit
@@ -79,7 +79,7 @@ def load_b_pair(
     lane = cute.arch.lane_idx()
     row = 16 * pair + (lane // 16) * 8 + lane % 8
     source = unit_pointer(tile, rows, row, 2 * k_step + (lane // 8) % 2)
-    load_matrices(dtype, source, fragment, False)
+    load_matrices(dtype, source, fragment, transpose=False)
 
 
 @cute.jit
@@ -98,4 +98,4 @@ def load_b_pair_transposed(
     lane = cute.arch.lane_idx()
     row = 16 * k_step + lane % 16
     source = unit_pointer(tile, rows, row, 2 * pair + lane // 16)
-    load_matrices(dtype, source, fragment, True)
+    load_matrices(dtype, source, fragment, transpose=True)
