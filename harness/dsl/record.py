@@ -123,7 +123,7 @@ def read_launch(folder: Path, ptx_file: Path | None = None) -> RecordedLaunch:
     ptx = _read_text(ptx_file or folder / PTX_FILE)
     path = folder / LAUNCH_FILE
     try:
-        document = json.loads(_read_text(path), parse_constant=_no_constant)
+        document = json.loads(_read_text(path))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}") from error
     fields = _Fields(path, document)
@@ -219,10 +219,6 @@ def _read_text(path: Path) -> str:
         raise UsageError(f"{path}: there is no such file") from error
     except (OSError, UnicodeError) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from error
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number that JSON has")
 
 
 class _Fields:

@@ -20,6 +20,9 @@ def test_allocations_are_aligned_filled_and_far_apart():
     for left, right in itertools.pairwise(ordered):
         assert right.va - left.end >= REDZONE
     for a in made:
+        slab = a._slab.ctypes.data
+        assert a.va - slab >= REDZONE
+        assert slab + len(a._slab) - a.end >= REDZONE
         assert a.va % 256 == 0
         assert bytes(a.data[:4]) == b"\x01\x02\x03\x01"[: a.size]
 

@@ -45,6 +45,7 @@ def folder(tmp_path, table):
 
 def test_what_is_written_is_read_back(folder, table):
     back = read_launch(folder)
+    assert list(folder.parent.iterdir()) == [folder], "nothing else is left"
     assert back.launch == LAUNCH
     assert back.arch == "sm_120a"
     live = {a.id: a for a in table if not a.freed}
@@ -100,7 +101,15 @@ EDITS = {
     "schema": ("sidestream.launch/2", 7),
     "arch": ("volta", None),
     "kernel": (5,),
-    "grid": ([1, 1], [0, 1, 1], [1, 1, 2**31], [1, 1, "1"], [1.0, 1, 1], "x"),
+    "grid": (
+        [1, 1, float("nan")],
+        [1, 1],
+        [0, 1, 1],
+        [1, 1, 2**31],
+        [1, 1, "1"],
+        [1.0, 1, 1],
+        "x",
+    ),
     "block": ([1025, 1, 1], [True, 1, 1]),
     "cluster": ([65, 1, 1],),
     "dynamic_smem": (-1, 2**40, "0", 1.5),
