@@ -215,6 +215,8 @@ def test_damaged_files_never_escape_as_other_errors(folder, tmp_path):
             outcomes["read"] += 1
         except UsageError as error:
             outcomes["refused"] += 1
-            told.append((path.name, str(error)))
+            told.append(str(error))
     assert outcomes["refused"] > 300, outcomes
-    assert [text for name, text in told if name not in text] == []
+    # Damage to one file may only show as a contradiction found in the other.
+    named = ("launch.json", "memory.npz")
+    assert [text for text in told if not any(name in text for name in named)] == []
