@@ -111,7 +111,10 @@ def batch(
 
 
 def _share(active: list[_Slot | None], budget: int) -> list[int]:
-    """Give each slot its query tokens: decodes first, then prompts by arrival."""
+    """Give each slot its query tokens: decodes first, then prompts by arrival.
+
+    The budget is at least the number of slots, so no decode goes without.
+    """
     queries = [0] * len(active)
     prompts = []
     for place, slot in enumerate(active):
@@ -134,6 +137,6 @@ def _advance(slot: _Slot, queries: int) -> bool:
     The last chunk of the prompt yields the first token, each decode one more.
     """
     slot.held += queries
-    if queries and slot.held >= slot.request.context:
+    if slot.held >= slot.request.context:
         slot.produced += 1
     return slot.produced >= slot.request.generated

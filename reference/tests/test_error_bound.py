@@ -9,6 +9,7 @@ from sidestream.reference.attention import Problem, attention
 from sidestream.reference.lengths import from_counts
 from sidestream.reference.narrow import by_name, round_to
 from sidestream.reference.tolerance import (
+    Arithmetic,
     bound,
     compare,
     shared,
@@ -105,6 +106,67 @@ def test_the_bound_scales_with_the_values_it_bounds():
     twice = bound(replace(problem, v=2 * problem.v), dtype="bfloat16")
     np.testing.assert_allclose(twice.out, 2 * once.out, rtol=1e-12)
     assert np.array_equal(twice.lse, once.lse)
+
+
+def test_cancelling_scores_need_the_term_of_their_sizes():
+    """Sums of products near 1e4 cancel to scores near 1; fp32 keeps few digits."""
+    problem = make("float16", (64,))
+    q, k = problem.q.copy(), problem.k.copy()
+    q[..., :31], k[..., :31] = 24 * q[..., :31], 24 * k[..., :31]
+    q[..., 32:63], k[..., 32:63] = q[..., :31], -k[..., :31]
+    problem = replace(problem, q=q, k=k)
+    out, lse = flash(problem, "float16")
+    assert compare(bound(problem, dtype="float16"), out=out, lse=lse).worst <= 1.0
+    exact = Arithmetic(dtype=by_name("float16"), tensor_roundoff=0.0)
+    assert compare(bound(problem, dtype=exact), out=out, lse=lse).lse > 1.0
+
+
+def test_weights_below_fp16_normals_need_the_subnormal_term():
+    """Many weights of 1.5 subnormal steps round to 2 and add up."""
+    problem = make("float16", (4,), (2048,))
+    q, k, v = (np.zeros_like(x) for x in (problem.q, problem.k, problem.v))
+    q[..., 0] = 1.0
+    k[0, :, 0] = round_to(8 * np.log(2.0**24 / 1.5), by_name("float16"))
+    v[1:] = 1.0
+    problem = replace(problem, q=q, k=k, v=v)
+    out, lse = flash(problem, "float16")
+    limits = bound(problem, dtype="float16")
+    assert compare(limits, out=out, lse=lse).worst <= 1.0
+    relative = np.abs(out - limits.reference.out) / limits.reference.out
+    assert relative.min() > 100 * by_name("float16").unit_roundoff
+
+
+@pytest.mark.parametrize(
+    ("change", "moved"),
+    [
+        ({"tensor_roundoff": 2.0**-16}, ("out", "lse")),
+        ({"exp_error": 2.0**-10}, ("out", "lse")),
+        ({"tile_keys": 1}, ("out", "lse")),
+        ({"false_alarm": 1e-20}, ("out",)),
+        ({"log_error": 2.0**-10}, ("lse",)),
+        ({"tensor_block": 1}, ("out", "lse")),
+    ],
+)
+def test_each_fact_of_the_arithmetic_counts(change, moved):
+    problem = make("bfloat16", (70,), (200,))
+    usual = Arithmetic(dtype=by_name("bfloat16"))
+    before, after = (
+        bound(problem, dtype=model) for model in (usual, replace(usual, **change))
+    )
+    for name in ("out", "lse"):
+        larger = getattr(after, name) > getattr(before, name)
+        assert larger.any() == (name in moved)
+
+
+def test_accumulating_values_counts_also_where_scores_are_exact():
+    problem = make("bfloat16", (9,), (200,))
+    problem = replace(problem, q=np.zeros_like(problem.q))
+    rough = Arithmetic(dtype=by_name("bfloat16"), tensor_roundoff=2.0**-16)
+    usual, larger = bound(problem, dtype="bfloat16"), bound(problem, dtype=rough)
+    added = (200 + 200 / 8) * (2.0**-16 - 2.0**-23) * np.abs(problem.v).mean(axis=0)
+    added = np.repeat(added, 2, axis=0)
+    assert np.all(larger.out - usual.out > 0.9 * added)
+    assert np.array_equal(larger.lse, usual.lse)
 
 
 def test_the_bound_carries_the_reference_itself():

@@ -142,11 +142,13 @@ def test_keyless_rows_are_zero_and_minus_infinity_or_the_sink():
     assert np.all(np.isneginf(result.lse[:4]))
     assert np.all(np.isfinite(result.lse[4]))
 
-    sinks = np.array([-200.0, 0.0, 3.5, 200.0])
+    sinks = np.array([-200.0, 0.0, 3.5, 2000.0])
     sunk = make(rng, (2, 3), (0, 1), causal="bottom_right", sinks=sinks)
     result = attention(sunk)
     assert np.all(result.out[:4] == 0)
     assert np.array_equal(result.lse[:4], np.tile(sinks, (4, 1)))
+    assert np.isfinite(result.lse[4]).all()
+    assert result.lse[4, 3] == 2000.0
 
 
 def test_capacity_tails_are_never_read():

@@ -75,6 +75,8 @@ def test_lse_views_reach_every_element_once(lse, slack):
     inputs = build(case)
     view = inputs.array(inputs.lse)
     assert view.shape == (case.capacity_q, case.heads_q)
+    if lse == "head_major":
+        assert inputs.lse.strides == (1, case.capacity_q + slack)
     view[:] = np.arange(view.size).reshape(view.shape)
     slab = inputs.slabs["lse"]
     assert np.unique(slab[np.isfinite(slab)]).size == view.size

@@ -49,6 +49,10 @@ def test_columns_are_found_by_name(trace):
         (HEADER + ROW + "2023-11-16 18:15:50,12\n", "line 3: GeneratedTokens is ''"),
         (HEADER + ROW + "2023-11-16 18:15:40,1,1\n", "line 3: arrives before"),
         (HEADER + ROW + "2023-11-16 18:15:50+01:00,1,1\n", "with and without zone"),
+        (
+            HEADER + ROW + "2023-11-16 18:16:00,1,1\n2023-11-16 18:15:59,1,1\n",
+            "line 4: arrives before",
+        ),
         (b"\xff\xfe\x00\x01", "not a text file"),
         ((HEADER + '"' + "x" * 200_000).encode(), "not a CSV file"),
     ],
