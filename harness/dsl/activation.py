@@ -40,7 +40,6 @@ class RawLaunch(ctypes.Structure):
         ("attribute_count", ctypes.c_uint32),
         ("max_dynamic_smem", ctypes.c_int32),
         ("nonportable_cluster", ctypes.c_int32),
-        ("cooperative", ctypes.c_int32),
     )
 
 

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ATTRIBUTE = 256, LIBRARY_MAGIC = 0x5353494c, KERNEL_MAGIC = 0x5353494b };
+enum { MAX_ATTRIBUTE = 256 };
 /* CUfunction_attribute values. */
 enum {
     FUNC_MAX_THREADS = 0,
@@ -39,14 +39,12 @@ enum {
 };
 
 typedef struct library {
-    uint32_t magic;
     int unloaded;
     const void *image;
     struct library *next;
 } library;
 
 typedef struct kernel {
-    uint32_t magic;
     library *owner;
     char *name;
     int static_smem;
@@ -198,7 +196,6 @@ static int load_library(void **out, const void *image) {
     if (!out || !image) return ss_fail(SS_INVALID_VALUE, "library load without an image");
     l = calloc(1, sizeof *l);
     if (!l) return ss_fail(SS_UNKNOWN, "out of memory");
-    l->magic = LIBRARY_MAGIC;
     l->image = image;
     pthread_mutex_lock(&lock);
     l->next = libraries;
@@ -219,7 +216,6 @@ static int get_kernel(void **out, void *handle, const char *name) {
     k = calloc(1, sizeof *k);
     if (k) k->name = strdup(name);
     if (!k || !k->name) return ss_fail(SS_UNKNOWN, "out of memory");
-    k->magic = KERNEL_MAGIC;
     k->owner = l;
     k->static_smem = static_smem;
     k->max_dynamic_smem = attribute_value[DEV_SMEM_BLOCK] - static_smem;

@@ -32,7 +32,6 @@ typedef struct {
     uint32_t attribute_count;
     int32_t max_dynamic_smem;
     int32_t nonportable_cluster;
-    int32_t cooperative;
 } ss_launch;
 
 typedef int (*ss_launch_fn)(const ss_launch *launch);
