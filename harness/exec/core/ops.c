@@ -1,8 +1,11 @@
 /* Every instruction family, in the order that gives an operation its number. */
 #include "core.h"
 
-extern const OpEntry ops_control[], ops_special[], ops_integer[];
+extern const OpEntry ops_control[], ops_special[], ops_move[], ops_compare[];
+extern const OpEntry ops_integer[], ops_logic[], ops_float[], ops_transcendental[];
+extern const OpEntry ops_convert[];
 
 const OpEntry *const all_ops[] = {
-    ops_control, ops_special, ops_integer, 0,
+    ops_control, ops_special, ops_move, ops_compare, ops_integer, ops_logic, ops_float,
+    ops_transcendental, ops_convert, 0,
 };

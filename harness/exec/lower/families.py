@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sidestream.harness.exec.lower import control, integer
+from sidestream.harness.exec.lower import (
+    arithmetic,
+    compare,
+    control,
+    convert,
+    integer,
+    logic,
+    move,
+)
 from sidestream.harness.exec.lower.builder import Builder
 from sidestream.harness.ptx import ir
 
 Family = Callable[[Builder, ir.Instruction], None]
 
 FAMILIES: dict[str, Family] = {}
-for _module in (control, integer):
+for _module in (arithmetic, compare, control, convert, integer, logic, move):
     for _op, _function in _module.FAMILY.items():
         if _op in FAMILIES:
             raise RuntimeError(f"two families lower {_op}")

@@ -34,7 +34,7 @@ def emit_special(low: Builder, d: Ref, name: str) -> None:
     if d.width == 1:
         value = low.temp(32)
         emit_special(low, value, name)
-        low.emit("setp.ne.b32", d=d, a=value, b=low.const(0, 32), guarded=False)
+        low.emit("setp.ne.u32", d=d, a=value, b=low.const(0, 32), guarded=False)
         return
     imm = low.dynamic_smem if name == "%dynamic_smem_size" else 0
     low.emit(f"special.{d.width}", d=d, x=(NUMBERS[name],), imm=imm, guarded=False)
