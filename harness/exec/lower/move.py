@@ -1,6 +1,7 @@
 """Moves, packing, selection and address conversion.
 
-PTX ISA, Data Movement and Conversion Instructions; Comparison and Selection Instructions.
+PTX ISA, Data Movement and Conversion Instructions; Comparison and Selection
+Instructions.
 """
 
 from __future__ import annotations
