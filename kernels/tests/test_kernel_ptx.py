@@ -4,6 +4,7 @@ import re
 
 import pytest
 from cutlass import cute
+from cutlass.base_dsl.compiler import DumpDir
 
 from sidestream.kernels.sm120.config import KernelConfig
 from sidestream.kernels.sm120.launch import compile_forward
@@ -38,9 +39,9 @@ NARROW = KernelConfig(
 
 @pytest.mark.parametrize("arch", ["sm_120a", "sm_90a"])
 @pytest.mark.parametrize("config", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_the_code_runs_on_both_targets(config, arch, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # where the DSL leaves the PTX it is told to keep
-    ptx = compile_forward(config, arch, cute.KeepPTX(True)).artifacts.PTX
+def test_the_code_runs_on_both_targets(config, arch, tmp_path):
+    keep = (cute.KeepPTX(True), DumpDir(str(tmp_path)))
+    ptx = compile_forward(config, arch, *keep).artifacts.PTX
     assert f".target {arch}" in ptx
     entries = re.findall(r"\.entry (\w+)", ptx)
     assert len(entries) == 2
