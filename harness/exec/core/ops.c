@@ -3,9 +3,9 @@
 
 extern const OpEntry ops_control[], ops_special[], ops_move[], ops_compare[];
 extern const OpEntry ops_integer[], ops_logic[], ops_float[], ops_transcendental[];
-extern const OpEntry ops_convert[];
+extern const OpEntry ops_convert[], ops_mma_sync[], ops_mma_int[];
 
 const OpEntry *const all_ops[] = {
     ops_control, ops_special, ops_move, ops_compare, ops_integer, ops_logic, ops_float,
-    ops_transcendental, ops_convert, 0,
+    ops_transcendental, ops_convert, ops_mma_sync, ops_mma_int, 0,
 };

@@ -11,6 +11,7 @@ from sidestream.harness.exec.lower import (
     convert,
     integer,
     logic,
+    mma,
     move,
 )
 from sidestream.harness.exec.lower.builder import Builder
@@ -19,7 +20,7 @@ from sidestream.harness.ptx import ir
 Family = Callable[[Builder, ir.Instruction], None]
 
 FAMILIES: dict[str, Family] = {}
-for _module in (arithmetic, compare, control, convert, integer, logic, move):
+for _module in (arithmetic, compare, control, convert, integer, logic, mma, move):
     for _op, _function in _module.FAMILY.items():
         if _op in FAMILIES:
             raise RuntimeError(f"two families lower {_op}")

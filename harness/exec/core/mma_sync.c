@@ -1,0 +1,356 @@
+/* mma.sync on floating-point fragments (PTX ISA, "Matrix Fragments for mma.m16n8k8",
+ * "... m16n8k16", "... m16n8k32", "Warp-Level Matrix Multiply-Accumulate Instructions").
+ *
+ * All these shapes share one layout. Lane l = 4 g + t. A register holds `per`
+ * neighbouring elements of K (1 for tf32, 2 for 16-bit, 4 for 8-bit types):
+ *   A register 2 h + r: row g + 8 r, k = 4 per h + per t + j
+ *   B register h:       column g,    k = 4 per h + per t + j
+ *   C, D register 2 r + q: row g + 8 r, column 2 t + q      (f32)
+ *   C, D register r: both columns packed                     (f16)
+ * so a product needs no transposition, only a quad broadcast of A and a shuffle of B.
+ *
+ * The ordinary case runs in vectors of 16 lanes; special values and products outside
+ * f32's range take the scalar statement of mma_numerics.c.
+ */
+#include "mma_numerics.h"
+
+typedef f32 v16f __attribute__((vector_size(64)));
+typedef s32 v16i __attribute__((vector_size(64)));
+
+#define ALWAYS static inline __attribute__((always_inline))
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#endif
+#endif
+#ifndef SHUFFLE
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (v16i){__VA_ARGS__})
+#endif
+/* element t of every quad of A; columns q, q + 2, q + 4, q + 6 of B at quad lane t */
+#define QUAD(x, t) \
+  SHUFFLE(x, x, t, t, t, t, t + 4, t + 4, t + 4, t + 4, t + 8, t + 8, t + 8, t + 8, \
+          t + 12, t + 12, t + 12, t + 12)
+#define COLS(x, y, q, t) \
+  SHUFFLE(x, y, 4 * q + t, 4 * q + t + 8, 4 * q + t + 16, 4 * q + t + 24, 4 * q + t, \
+          4 * q + t + 8, 4 * q + t + 16, 4 * q + t + 24, 4 * q + t, 4 * q + t + 8, \
+          4 * q + t + 16, 4 * q + t + 24, 4 * q + t, 4 * q + t + 8, 4 * q + t + 16, \
+          4 * q + t + 24)
+
+enum { MAX_PER = 4, MAX_HALVES = 2 };
+
+/* Values and exponents of one register's elements, two vectors of 16 lanes each. */
+typedef struct Unpacked {
+  v16f v[MAX_PER][2];
+  v16i e[MAX_PER][2];
+} Unpacked;
+
+ALWAYS v16i load16(const u32 *p) {
+  v16i v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+
+/* lanes of a where the comparison held (-1), of b elsewhere */
+ALWAYS v16i pick(v16i held, v16i a, v16i b) { return (held & a) | (~held & b); }
+
+ALWAYS v16i max_(v16i a, v16i b) { return pick(a > b, a, b); }
+
+ALWAYS int any(v16i mask) {
+  s32 bits = 0;
+  for (int k = 0; k < 16; k++) bits |= mask[k];
+  return bits != 0;
+}
+
+ALWAYS int per_of(u32 type) {
+  return type == MMA_TF32 ? 1 : type == MMA_F16 || type == MMA_BF16 ? 2 : 4;
+}
+
+/* Take a register's 16 lanes apart. Elements with special values set `special`. */
+ALWAYS void unpack(u32 type, const u32 *r, int h, Unpacked *u, v16i *special) {
+  v16i raw = load16(r + 16 * h);
+  for (int j = 0; j < per_of(type); j++) {
+    v16i mag, sign, bits, e;
+    int least, top;
+    f32 scale = 1.0f;
+    switch (type) {
+      case MMA_TF32:
+        mag = raw & 0x7fffe000, sign = raw & (s32)0x80000000;
+        bits = mag, least = -126, top = 0x7f800000;
+        break;
+      case MMA_BF16:
+        mag = raw >> (16 * j) & 0x7fff, sign = raw << (16 - 16 * j) & (s32)0x80000000;
+        bits = mag << 16, least = -126, top = 0x7f80;
+        break;
+      case MMA_F16:
+        mag = raw >> (16 * j) & 0x7fff, sign = raw << (16 - 16 * j) & (s32)0x80000000;
+        bits = mag << 13, least = -14, top = 0x7c00, scale = 0x1p112f;
+        break;
+      case MMA_E4M3:
+        mag = raw >> (8 * j) & 0x7f, sign = raw << (24 - 8 * j) & (s32)0x80000000;
+        bits = mag << 20, least = -6, top = 0x7f, scale = 0x1p120f;
+        break;
+      default:
+        mag = raw >> (8 * j) & 0x7f, sign = raw << (24 - 8 * j) & (s32)0x80000000;
+        bits = mag << 21, least = -14, top = 0x7c, scale = 0x1p112f;
+    }
+    v16f value = (v16f)bits * scale;
+    e = max_(((v16i)value >> 23) - 127, (v16i){} + least);
+    e = pick(mag == 0, (v16i){} + MMA_ZERO, e);
+    *special |= mag >= top;
+    u->v[j][h] = (v16f)((v16i)value | sign);
+    u->e[j][h] = e;
+  }
+}
+
+/* Accumulators as f32 bits: [register 2 r + q][lane]. */
+typedef struct Tile {
+  u32 x[4][LANES];
+} Tile;
+
+/* One fused step over halves [h0, h1). Returns 0, with nothing written, where the
+ * products leave f32's range. */
+ALWAYS int fused(u32 ta, u32 tb, int half_acc, int frac, int h0, int h1,
+                 const Unpacked *a, const Unpacked *b, const Tile *c, Tile *d) {
+  int least_c = half_acc ? -14 : -126;
+  v16i top[4][2];
+  for (int o = 0; o < 4; o++) top[o][0] = top[o][1] = (v16i){} + 2 * MMA_ZERO;
+#define TOPS(t)                                                               \
+  do {                                                                        \
+    v16i b0 = COLS(be[0], be[1], 0, t), b1 = COLS(be[0], be[1], 1, t);        \
+    for (int r = 0; r < 2; r++)                                               \
+      for (int s = 0; s < 2; s++) {                                           \
+        v16i q = QUAD(a[2 * h + r].e[j][s], t);                               \
+        top[2 * r][s] = max_(top[2 * r][s], q + b0);                          \
+        top[2 * r + 1][s] = max_(top[2 * r + 1][s], q + b1);                  \
+      }                                                                       \
+  } while (0)
+  for (int h = h0; h < h1; h++)
+    for (int j = 0; j < per_of(ta); j++) {
+      const v16i *be = b[h].e[j];
+      TOPS(0);
+      TOPS(1);
+      TOPS(2);
+      TOPS(3);
+    }
+  if (ta == MMA_BF16 || ta == MMA_TF32) {
+    v16i out = {};
+    for (int o = 0; o < 4; o++)
+      for (int s = 0; s < 2; s++)
+        out |= (top[o][s] > 126) | ((top[o][s] < -80) & (top[o][s] > MMA_ZERO / 2));
+    if (any(out)) return 0;
+  }
+  v16f scale[4][2];
+  v16i at[4][2], cut[4][2];
+  for (int o = 0; o < 4; o++)
+    for (int s = 0; s < 2; s++) {
+      v16i bits = load16(c->x[o] + 16 * s), mag = bits & 0x7fffffff;
+      v16i field = mag >> 23;
+      v16i e = max_(field, (v16i){} + 1) - 127;
+      v16i mant = (mag & 0x7fffff) | ((field > 0) & 0x800000);
+      v16i low = pick(mag == 0, (v16i){} - 126, max_(e, (v16i){} + least_c));
+      v16i m = at[o][s] = max_(top[o][s], low);
+      /* the accumulator, cut at the same place */
+      v16i gap = m - e;
+      gap = pick(gap > 31, (v16i){} + 31, gap);
+      v16i kept = (mant << (frac - 23)) >> gap;
+      v16i sign = bits >> 31;
+      cut[o][s] = (kept ^ sign) - sign;
+      /* below -80 there is no product but zero, whatever the scale */
+      scale[o][s] = (v16f)((frac + 127 - max_(m, (v16i){} - 80)) << 23);
+    }
+  v16i sum[MAX_HALVES][4][2];
+  memset(sum, 0, sizeof sum);
+#define ADDS(t)                                                                     \
+  do {                                                                              \
+    v16f b0 = COLS(bv[0], bv[1], 0, t), b1 = COLS(bv[0], bv[1], 1, t);              \
+    for (int r = 0; r < 2; r++)                                                     \
+      for (int s = 0; s < 2; s++) {                                                 \
+        v16f q = QUAD(a[2 * h + r].v[j][s], t);                                     \
+        acc[2 * r][s] += __builtin_convertvector(q * b0 * scale[2 * r][s], v16i);   \
+        acc[2 * r + 1][s] +=                                                        \
+            __builtin_convertvector(q * b1 * scale[2 * r + 1][s], v16i);            \
+      }                                                                             \
+  } while (0)
+  for (int h = h0; h < h1; h++) {
+    v16i acc[4][2]; /* a half of at most 16 products of less than 2^27 fits */
+    memset(acc, 0, sizeof acc);
+    for (int j = 0; j < per_of(ta); j++) {
+      const v16f *bv = b[h].v[j];
+      ADDS(0);
+      ADDS(1);
+      ADDS(2);
+      ADDS(3);
+    }
+    memcpy(sum[h], acc, sizeof acc);
+  }
+  (void)tb;
+  f64 total[LANES];
+  for (int o = 0; o < 4; o++) {
+    const s32 *s0 = (const s32 *)sum[0][o], *s1 = (const s32 *)sum[1][o];
+    const s32 *sc = (const s32 *)cut[o], *e = (const s32 *)at[o];
+    u32 *out = d->x[o];
+    for (int l = 0; l < LANES; l++) total[l] = (f64)s0[l] + (f64)s1[l] + (f64)sc[l];
+    if (half_acc) {
+      for (int l = 0; l < LANES; l++) out[l] = mma_round_f16((s64)total[l], e[l], frac);
+      continue;
+    }
+    /* toward zero to f32: the exact sum's bits, shortened */
+    for (int l = 0; l < LANES; l++) {
+      u64 bits;
+      memcpy(&bits, &total[l], 8);
+      s32 biased = (s32)(bits >> 52 & 0x7ff) - 1023 + e[l] - frac + 127;
+      u32 mant = (u32)(bits >> 29) & 0x7fffffu;
+      u32 sign = (u32)(bits >> 32) & 0x80000000u;
+      u32 shift = biased > 0 ? 0 : biased > -30 ? (u32)(1 - biased) : 31u;
+      u32 tiny = (mant | 0x800000u) >> shift;
+      u32 v = biased >= 255 ? 0x7f800000u : biased > 0 ? (u32)biased << 23 | mant : tiny;
+      out[l] = total[l] == 0.0 ? 0 : v | sign;
+    }
+  }
+  return 1;
+}
+
+/* Elements of row `row` of A, or of column `col` of B (`b_side`), in halves [h0, h1). */
+static u32 elements(u32 type, int b_side, const u32 *const *regs, int h0, int h1,
+                    u32 line, u32 *out) {
+  int per = per_of(type), width = 32 / per;
+  u32 n = 0;
+  for (int h = h0; h < h1; h++) {
+    const u32 *r = b_side ? regs[h] : regs[2 * h + (line >> 3)];
+    for (u32 t = 0; t < 4; t++)
+      for (int j = 0; j < per; j++) {
+        u32 raw = r[4 * (line & 7) + t] >> (width * j);
+        out[n++] = width == 32 ? raw : raw & ((1u << width) - 1);
+      }
+  }
+  return n;
+}
+
+static void scalar(MmaModel model, u32 ta, u32 tb, int half_acc, int h0, int h1,
+                   const u32 *const *ra, const u32 *const *rb, Tile *d) {
+  u32 a[16][32], b[8][32], n = 0;
+  for (u32 k = 0; k < 16; k++) n = elements(ta, 0, ra, h0, h1, k, a[k]);
+  for (u32 k = 0; k < 8; k++) elements(tb, 1, rb, h0, h1, k, b[k]);
+  for (u32 o = 0; o < 4; o++)
+    for (u32 l = 0; l < LANES; l++) {
+      u32 *x = &d->x[o][l];
+      *x = mma_fused_step(model, ta, tb, half_acc, n, a[l / 4 + 8 * (o >> 1)],
+                          b[2 * (l % 4) + (o & 1)], *x);
+    }
+}
+
+ALWAYS u32 widen_f16(u32 h) { /* finite f16 to f32, exact */
+  u32 bits = (h & 0x7fffu) << 13;
+  f32 v;
+  memcpy(&v, &bits, 4);
+  v *= 0x1p112f;
+  memcpy(&bits, &v, 4);
+  return bits | (h & 0x8000u) << 16;
+}
+
+/* The whole instruction. ext: D registers, A registers, B registers, C registers. */
+ALWAYS int mma(Warp *w, const Insn *i, u32 m, u32 ta, u32 tb, int halves, int half_acc) {
+  if (lanes_missing(w, FULL)) {
+    block_on(w, BLOCK_WARP_SYNC, FULL, w->mask);
+    return STEP_BLOCK;
+  }
+  if (m != FULL) /* all threads of the warp must take part */
+    fault(w, i, (u32)__builtin_ctz(~m), FAULT_ILLEGAL, 0, 0, m);
+  const s32 *ref = w->m->ext + i->ext;
+  int n_cd = half_acc ? 2 : 4;
+  const u32 *ra[4], *rb[2];
+  u32 *rd[4];
+  const u32 *rc[4];
+  for (int k = 0; k < n_cd; k++) rd[k] = R32(ref[k]);
+  for (int k = 0; k < 2 * halves; k++) ra[k] = R32(ref[n_cd + k]);
+  for (int k = 0; k < halves; k++) rb[k] = R32(ref[n_cd + 2 * halves + k]);
+  for (int k = 0; k < n_cd; k++) rc[k] = R32(ref[n_cd + 3 * halves + k]);
+
+  Tile acc;
+  v16i special = {};
+  if (half_acc) {
+    for (int r = 0; r < 2; r++)
+      for (int l = 0; l < LANES; l++) {
+        acc.x[2 * r][l] = rc[r][l] & 0xffffu;
+        acc.x[2 * r + 1][l] = rc[r][l] >> 16;
+      }
+    for (int o = 0; o < 4; o++)
+      for (int s = 0; s < 2; s++)
+        special |= (load16(acc.x[o] + 16 * s) & 0x7c00) == 0x7c00;
+  } else {
+    for (int o = 0; o < 4; o++) {
+      memcpy(acc.x[o], rc[o], sizeof acc.x[o]);
+      for (int s = 0; s < 2; s++)
+        special |= (load16(acc.x[o] + 16 * s) & 0x7f800000) == 0x7f800000;
+    }
+  }
+  Unpacked a[2 * MAX_HALVES], b[MAX_HALVES];
+  for (int h = 0; h < halves; h++)
+    for (int s = 0; s < 2; s++) {
+      unpack(ta, ra[2 * h], s, &a[2 * h], &special);
+      unpack(ta, ra[2 * h + 1], s, &a[2 * h + 1], &special);
+      unpack(tb, rb[h], s, &b[h], &special);
+    }
+  MmaModel model = mma_model(w->m->arch, ta);
+  int slow = any(special);
+  int each = model.step >= 16u * (u32)halves ? halves : 1; /* a half is 16 bytes */
+  for (int h = 0; h < halves; h += each) {
+    Tile before = acc, wide = acc;
+    if (half_acc && !slow)
+      for (int o = 0; o < 4; o++)
+        for (int l = 0; l < LANES; l++) wide.x[o][l] = widen_f16(before.x[o][l]);
+    if (slow ||
+        !fused(ta, tb, half_acc, model.frac, h, h + each, a, b, &wide, &acc)) {
+      acc = before;
+      scalar(model, ta, tb, half_acc, h, h + each, ra, rb, &acc);
+    }
+    /* an overflow between two steps makes the next one special */
+    if (h + each < halves)
+      for (int o = 0; o < 4; o++)
+        for (int l = 0; l < LANES; l++)
+          slow |= half_acc ? (acc.x[o][l] & 0x7c00u) == 0x7c00u
+                           : (acc.x[o][l] & 0x7f800000u) == 0x7f800000u;
+  }
+  for (int k = 0; k < n_cd; k++)
+    for (int l = 0; l < LANES; l++) {
+      u32 v = half_acc ? acc.x[2 * k][l] | acc.x[2 * k + 1][l] << 16 : acc.x[k][l];
+      rd[k][l] = lane_on(m, l) ? v : rd[k][l];
+    }
+  w->m->mma_flops += 2ull * 16 * 8 * 4 * (u64)(per_of(ta) * halves);
+  return STEP_NEXT;
+}
+
+#define FORM(name, ta, tb, halves, half_acc)                 \
+  static int name(Warp *w, const Insn *i, u32 m) {           \
+    return mma(w, i, m, ta, tb, halves, half_acc);           \
+  }
+
+FORM(f16_k8, MMA_F16, MMA_F16, 1, 0)
+FORM(f16_k16, MMA_F16, MMA_F16, 2, 0)
+FORM(f16_k8_h, MMA_F16, MMA_F16, 1, 1)
+FORM(f16_k16_h, MMA_F16, MMA_F16, 2, 1)
+FORM(bf16_k8, MMA_BF16, MMA_BF16, 1, 0)
+FORM(bf16_k16, MMA_BF16, MMA_BF16, 2, 0)
+FORM(tf32_k4, MMA_TF32, MMA_TF32, 1, 0)
+FORM(tf32_k8, MMA_TF32, MMA_TF32, 2, 0)
+#define FP8(a, b, ta, tb)                                              \
+  FORM(a##b##_k16, ta, tb, 1, 0) FORM(a##b##_k32, ta, tb, 2, 0)        \
+  FORM(a##b##_k16_h, ta, tb, 1, 1) FORM(a##b##_k32_h, ta, tb, 2, 1)
+FP8(e4m3, e4m3, MMA_E4M3, MMA_E4M3)
+FP8(e4m3, e5m2, MMA_E4M3, MMA_E5M2)
+FP8(e5m2, e4m3, MMA_E5M2, MMA_E4M3)
+FP8(e5m2, e5m2, MMA_E5M2, MMA_E5M2)
+
+#define FP8_ENTRIES(a, b)                                                          \
+  {"mma.m16n8k16.f32." #a "." #b, a##b##_k16}, {"mma.m16n8k32.f32." #a "." #b, a##b##_k32}, \
+  {"mma.m16n8k16.f16." #a "." #b, a##b##_k16_h}, {"mma.m16n8k32.f16." #a "." #b, a##b##_k32_h}
+
+const OpEntry ops_mma_sync[] = {
+    {"mma.m16n8k8.f32.f16.f16", f16_k8},     {"mma.m16n8k16.f32.f16.f16", f16_k16},
+    {"mma.m16n8k8.f16.f16.f16", f16_k8_h},   {"mma.m16n8k16.f16.f16.f16", f16_k16_h},
+    {"mma.m16n8k8.f32.bf16.bf16", bf16_k8},  {"mma.m16n8k16.f32.bf16.bf16", bf16_k16},
+    {"mma.m16n8k4.f32.tf32.tf32", tf32_k4},  {"mma.m16n8k8.f32.tf32.tf32", tf32_k8},
+    FP8_ENTRIES(e4m3, e4m3), FP8_ENTRIES(e4m3, e5m2),
+    FP8_ENTRIES(e5m2, e4m3), FP8_ENTRIES(e5m2, e5m2),
+    {0, 0}};
