@@ -130,8 +130,9 @@ typedef struct Barrier { /* named barrier of a CTA */
   u32 expected; /* threads, 0 when idle */
   u32 arrived;
   u32 generation;
-  u32 red_and, red_or, red_popc; /* barrier.red of this generation */
-  u32 last_and, last_or, last_popc; /* of the completed one */
+  u32 kind;     /* 1 once a barrier.red, 2 once a sync or arrive took part */
+  u32 open;     /* no thread count was given: exited warps are not waited for */
+  u32 trues, falses; /* predicates of barrier.red so far */
 } Barrier;
 
 struct Cta {
@@ -143,6 +144,7 @@ struct Cta {
   u32 first_slot; /* slot of the cluster's rank 0 */
   u32 live_warps; /* 0: the slot is free */
   u8 *smem;       /* smem_size bytes, address SMEM_BASE is smem[0] */
+  u8 *mbar_live;  /* per 8 bytes of smem: an initialised mbarrier lies there */
   Barrier bar[16];
   u32 pending_async; /* operations in flight that read or write this CTA's smem */
   u32 regs_pool;  /* registers released by setmaxnreg.dec, in registers x warps */
@@ -169,6 +171,9 @@ struct Warp {
   /* two-phase instructions: the barrier generation a blocked path waits for */
   u32 wait_active[LANES]; /* per lane: 1 + barrier id while inside bar.sync */
   u32 wait_gen[LANES];
+  u32 bar_lanes[16]; /* lanes that arrived while their warp's others had not */
+  u32 bar_trues[16], bar_falses[16]; /* their barrier.red predicates */
+  u32 bar_red[LANES]; /* result of the barrier.red that released the lane */
   u32 timeout_seen; /* machine->timeout_epoch when the path began to wait */
   u32 cc;   /* carry flag, one bit per lane */
   u32 nreg; /* registers per thread after setmaxnreg */

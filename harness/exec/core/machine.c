@@ -158,7 +158,8 @@ Machine *ss_create(const Config *c) {
   m->allocs = calloc(c->n_allocs + 1, sizeof(Alloc));
   m->alloc_hint = calloc(c->n_code, sizeof(u32));
   m->counts = calloc(c->n_code, sizeof(u64));
-  u64 smem_each = round_up(m->smem_size + 64, 128);
+  u64 live_each = round_up(m->smem_size / 8 + 1, 128);
+  u64 smem_each = round_up(m->smem_size + 64, 128) + live_each;
   u64 local_each = round_up((u64)m->local_bytes * LANES, 64);
   u64 total = smem_each * slots + (m->rf_bytes + local_each) * m->n_warps + 128;
   m->memory = malloc(total);
@@ -178,6 +179,7 @@ Machine *ss_create(const Config *c) {
     m->ctas[s].m = m;
     m->ctas[s].slot = s;
     m->ctas[s].smem = p;
+    m->ctas[s].mbar_live = p + smem_each - live_each;
   }
   for (u32 k = 0; k < m->n_warps; k++) {
     Warp *w = &m->warps[k];
@@ -217,6 +219,7 @@ static void start_cta(Machine *m, u32 slot) {
   c->regs_pool = 0;
   c->cluster_gen = c->cluster_arrived = 0;
   fill32(c->smem, round_up(m->smem_size, 4), m->smem_fill);
+  memset(c->mbar_live, 0, m->smem_size / 8 + 1);
   u64 threads = (u64)m->block[0] * m->block[1] * m->block[2];
   c->live_warps = m->warps_per_cta;
   m->live_warps += m->warps_per_cta;
@@ -230,6 +233,9 @@ static void start_cta(Machine *m, u32 slot) {
     w->cc = 0;
     w->nreg = m->regs_per_thread;
     memset(w->wait_active, 0, sizeof w->wait_active);
+    memset(w->bar_lanes, 0, sizeof w->bar_lanes);
+    memset(w->bar_trues, 0, sizeof w->bar_trues);
+    memset(w->bar_falses, 0, sizeof w->bar_falses);
     memset(w->cpa_committed, 0, sizeof w->cpa_committed);
     memset(w->bulk_committed, 0, sizeof w->bulk_committed);
     w->cluster_wait = 0;
