@@ -214,3 +214,11 @@ def test_shared_counts_weights_that_round_to_one_value():
         )
         counts = shared(weights, by_name(dtype))
         assert counts.tolist() == [[1, 3, 3, 1, 1, 3], [1, 1, 3, 3, 3, 1]]
+
+
+def test_every_possible_rescaling_may_err_as_exp2_does():
+    problem = make("bfloat16", (9,), (200,))
+    once = Arithmetic(dtype=by_name("bfloat16"), tile_keys=200, exp_error=2.0**-12)
+    often = replace(once, tile_keys=10)
+    added = bound(problem, dtype=often).lse - bound(problem, dtype=once).lse
+    assert np.all(added > 19 * 2.0**-12)
