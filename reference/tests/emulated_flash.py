@@ -33,6 +33,8 @@ def flash(problem, dtype, *, tile=64, flaw=None):
     tokens, heads, dim = q.shape
     group = heads // k.shape[1]
     scale = problem.scale if problem.scale is not None else dim**-0.5
+    if scale < 0:  # so that the largest score is the largest scaled score
+        q, scale = -q, -scale
     if flaw == "scale":
         scale = scale * 1.01
     factor = np.float32(np.float32(scale) * LOG2E)

@@ -44,6 +44,7 @@ CASES = {
     "flat scores": {"lens_q": (128,), "size": 1e-3},
     "sharp scores": {"lens_q": (128,), "size": 30.0},
     "huge scores": {"lens_q": (64,), "size": 1000.0},
+    "negative scale": {"lens_q": (70, 30), "scale": -0.3, "causal": "top_left"},
     "wide head": {"lens_q": (70,), "dim": 256},
     "narrow head": {"lens_q": (70,), "dim": 8},
 }
