@@ -4,8 +4,10 @@
 extern const OpEntry ops_control[], ops_special[], ops_move[], ops_compare[];
 extern const OpEntry ops_integer[], ops_logic[], ops_float[], ops_transcendental[];
 extern const OpEntry ops_convert[], ops_mma_sync[], ops_mma_int[];
+extern const OpEntry ops_memory[];
 
 const OpEntry *const all_ops[] = {
     ops_control, ops_special, ops_move, ops_compare, ops_integer, ops_logic, ops_float,
-    ops_transcendental, ops_convert, ops_mma_sync, ops_mma_int, 0,
+    ops_transcendental, ops_convert, ops_mma_sync, ops_mma_int,
+    ops_memory, 0,
 };

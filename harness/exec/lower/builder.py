@@ -165,7 +165,7 @@ class Builder:
                 emit_special(self, ref, operand.name)
                 return ref
             case ir.Symbol():
-                return self.const(self.symbol(operand), width)
+                return self.variable(operand, width)
             case ir.Vector():
                 return self.pack(operand, width)
             case ir.Sink():
@@ -227,6 +227,15 @@ class Builder:
             return None
         return self.dest(operand, width)
 
+    def variable(self, symbol: ir.Symbol, width: int) -> Ref:
+        """A row with a variable's address; a shared one has its CTA's rank in it."""
+        at = self.symbol(symbol)
+        if symbol.space != "shared":
+            return self.const(at, width)
+        row = self.temp(width)
+        self.emit(f"smem.addr.{width}", d=row, imm=at, guarded=False)
+        return row
+
     def symbol(self, symbol: ir.Symbol) -> int:
         """Address of a variable in its own space."""
         if symbol.name not in self.symbols:
@@ -239,7 +248,7 @@ class Builder:
         if isinstance(base, ir.Immediate):
             return self.const(base.value, width), address.offset
         if isinstance(base, ir.Symbol):
-            return self.const(self.symbol(base), width), address.offset
+            return self.variable(base, width), address.offset
         return self.source(base, width), address.offset
 
     # --- rows -------------------------------------------------------------------

@@ -11,6 +11,7 @@ from sidestream.harness.exec.lower import (
     convert,
     integer,
     logic,
+    memory,
     mma,
     move,
 )
@@ -20,7 +21,11 @@ from sidestream.harness.ptx import ir
 Family = Callable[[Builder, ir.Instruction], None]
 
 FAMILIES: dict[str, Family] = {}
-for _module in (arithmetic, compare, control, convert, integer, logic, mma, move):
+_MODULES = (
+    *(arithmetic, compare, control, convert, integer, logic, mma, move),
+    *(memory,),
+)
+for _module in _MODULES:
     for _op, _function in _module.FAMILY.items():
         if _op in FAMILIES:
             raise RuntimeError(f"two families lower {_op}")

@@ -1,0 +1,163 @@
+/* Loads and stores (PTX ISA, Data Movement and Conversion Instructions: ld, st).
+ *
+ * Executed one instruction at a time, so every order and scope that the text may ask
+ * for holds; cache and eviction hints change no result.
+ * Rows: a = address, imm = offset, ext = the vector's elements, lowest address first.
+ * x[0] = space | ADDR64, x[1] = sign-extend, x[2] = bits of the register.
+ */
+#include "access.h"
+
+static s32 element(const Warp *w, const Insn *i, s32 k) { return w->m->ext[i->ext + k]; }
+
+static void start(Warp *w, const Insn *i, u32 m, u32 size, u32 access, u8 **p) {
+  u64 addr[LANES];
+  lane_addresses(w, i, i->a, addr);
+  u32 bytes = size * (u32)i->n_ext;
+  lane_pointers(w, i, m, (u32)i->x[0] & 0xff, addr, bytes, bytes, access, p);
+}
+
+#define BLEND(d, v)                                                       \
+  do {                                                                    \
+    if (m == FULL)                                                        \
+      for (int l = 0; l < LANES; l++) (d)[l] = (v)[l];                    \
+    else                                                                  \
+      for (int l = 0; l < LANES; l++) (d)[l] = (m >> l) & 1u ? (v)[l] : (d)[l]; \
+  } while (0)
+
+/* Elements of up to 4 bytes into registers of up to 64 bits. The canonical row of a
+ * narrow register is zero-extended, hence the mask after the sign extension. */
+#define LD_SMALL(name, T, S)                                              \
+  static int name(Warp *w, const Insn *i, u32 m) {                        \
+    u8 *p[LANES];                                                         \
+    start(w, i, m, sizeof(T), ACCESS_READ, p);                            \
+    u32 mask = i->x[2] < 32 ? (1u << i->x[2]) - 1 : FULL;                 \
+    for (s32 k = 0; k < i->n_ext; k++) {                                  \
+      s32 ref = element(w, i, k);                                         \
+      if (ref == NOREF) continue;                                         \
+      T raw[LANES];                                                       \
+      for (int l = 0; l < LANES; l++) memcpy(&raw[l], p[l] + sizeof(T) * (u32)k, sizeof(T)); \
+      if (i->x[2] <= 32) {                                                \
+        u32 v[LANES], *d = R32(ref);                                      \
+        if (i->x[1])                                                      \
+          for (int l = 0; l < LANES; l++) v[l] = (u32)(s32)(S)raw[l] & mask; \
+        else                                                              \
+          for (int l = 0; l < LANES; l++) v[l] = raw[l];                  \
+        BLEND(d, v);                                                      \
+      } else {                                                            \
+        u64 v[LANES], *d = R64(ref);                                      \
+        for (int l = 0; l < LANES; l++)                                   \
+          v[l] = i->x[1] ? (u64)(s64)(S)raw[l] : (u64)raw[l];             \
+        BLEND(d, v);                                                      \
+      }                                                                   \
+    }                                                                     \
+    return STEP_NEXT;                                                     \
+  }
+LD_SMALL(ld_1, u8, s8)
+LD_SMALL(ld_2, u16, s16)
+LD_SMALL(ld_4, u32, s32)
+
+/* 8 bytes, or 16 as two halves of a 128-bit row. */
+static int ld_wide(Warp *w, const Insn *i, u32 m, u32 halves) {
+  u8 *p[LANES];
+  start(w, i, m, 8 * halves, ACCESS_READ, p);
+  for (s32 k = 0; k < i->n_ext; k++) {
+    s32 ref = element(w, i, k);
+    if (ref == NOREF) continue;
+    for (u32 h = 0; h < halves; h++) {
+      u64 v[LANES], *d = R64(ref) + h * LANES;
+      for (int l = 0; l < LANES; l++) memcpy(&v[l], p[l] + 8 * (halves * (u32)k + h), 8);
+      BLEND(d, v);
+    }
+  }
+  return STEP_NEXT;
+}
+static int ld_8(Warp *w, const Insn *i, u32 m) { return ld_wide(w, i, m, 1); }
+static int ld_16(Warp *w, const Insn *i, u32 m) { return ld_wide(w, i, m, 2); }
+
+/* Lanes store in lane order: the highest of those that hit one address wins. */
+#define ST_SMALL(name, T)                                                 \
+  static int name(Warp *w, const Insn *i, u32 m) {                        \
+    u8 *p[LANES];                                                         \
+    start(w, i, m, sizeof(T), ACCESS_WRITE, p);                           \
+    for (s32 k = 0; k < i->n_ext; k++) {                                  \
+      const u32 *v = R32(element(w, i, k));                               \
+      for (int l = 0; l < LANES; l++) {                                   \
+        T x = (T)v[l];                                                    \
+        memcpy(p[l] + sizeof(T) * (u32)k, &x, sizeof(T));                 \
+      }                                                                   \
+    }                                                                     \
+    return STEP_NEXT;                                                     \
+  }
+ST_SMALL(st_1, u8)
+ST_SMALL(st_2, u16)
+ST_SMALL(st_4, u32)
+
+static int st_wide(Warp *w, const Insn *i, u32 m, u32 halves) {
+  u8 *p[LANES];
+  start(w, i, m, 8 * halves, ACCESS_WRITE, p);
+  for (s32 k = 0; k < i->n_ext; k++) {
+    for (u32 h = 0; h < halves; h++) {
+      const u64 *v = R64(element(w, i, k)) + h * LANES;
+      for (int l = 0; l < LANES; l++) memcpy(p[l] + 8 * (halves * (u32)k + h), &v[l], 8);
+    }
+  }
+  return STEP_NEXT;
+}
+static int st_8(Warp *w, const Insn *i, u32 m) { return st_wide(w, i, m, 1); }
+static int st_16(Warp *w, const Insn *i, u32 m) { return st_wide(w, i, m, 2); }
+
+/* discard: the bytes become undefined; they are overwritten so that a later read of
+ * them cannot look right. */
+static int discard(Warp *w, const Insn *i, u32 m) {
+  enum { LINE = 128 };
+  u64 addr[LANES];
+  lane_addresses(w, i, i->a, addr);
+  for (u32 l = 0; l < LANES; l++) {
+    if (!lane_on(m, (int)l)) continue;
+    if (addr[l] >> WINDOW_SHIFT) {
+      fault(w, i, l, FAULT_ILLEGAL, addr[l], LINE, 0);
+      continue;
+    }
+    u8 *p = gmem(w, i, l, addr[l], LINE, LINE, ACCESS_WRITE);
+    if (p) memset(p, 0xff, LINE);
+  }
+  return STEP_NEXT;
+}
+
+/* st.bulk: zero b (64-bit, a multiple of 8, below 2^24) bytes of own shared memory. */
+static int st_bulk(Warp *w, const Insn *i, u32 m) {
+  u64 addr[LANES];
+  const u64 *size = R64(i->b);
+  lane_addresses(w, i, i->a, addr);
+  for (u32 l = 0; l < LANES; l++) {
+    if (!lane_on(m, (int)l) || !size[l]) continue;
+    u32 at = shared_address(w, i, l, (u32)i->x[0] & 0xff, addr[l], 8);
+    if (!at) continue;
+    if (size[l] & 7 || at & 7 || size[l] >> 24) {
+      fault(w, i, l, FAULT_BULK, at, size[l], 8);
+      continue;
+    }
+    u8 *p = smem(w, i, l, at, (u32)size[l], 8);
+    if (p) memset(p, 0, size[l]);
+  }
+  return STEP_NEXT;
+}
+
+/* The address of shared offset imm in the CTA's own window of the cluster. */
+static int smem_addr_32(Warp *w, const Insn *i, u32 m) {
+  u32 *d = R32(i->d);
+  u32 v = (w->cta->rank << 24) + (u32)i->imm;
+  LANE_LOOP(u32, d, v);
+}
+static int smem_addr_64(Warp *w, const Insn *i, u32 m) {
+  u64 *d = R64(i->d);
+  u64 v = (w->cta->rank << 24) + (u32)i->imm;
+  LANE_LOOP(u64, d, v);
+}
+
+const OpEntry ops_memory[] = {
+    {"ld.1", ld_1}, {"ld.2", ld_2}, {"ld.4", ld_4}, {"ld.8", ld_8}, {"ld.16", ld_16},
+    {"st.1", st_1}, {"st.2", st_2}, {"st.4", st_4}, {"st.8", st_8}, {"st.16", st_16},
+    {"discard", discard}, {"st.bulk", st_bulk}, {"smem.addr.32", smem_addr_32},
+    {"smem.addr.64", smem_addr_64}, {0, 0},
+};
