@@ -3,12 +3,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= sidestream-out
 
-.PHONY: check test lint typecheck bench clean
+.PHONY: check test lint typecheck bench peers clean
 
 check: $(VENV)/.ready
 	$(BIN)/sidestream check --out $(OUT)
 
-test: $(VENV)/.ready lint typecheck
+test: $(VENV)/.peers lint typecheck
 	$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.ready
@@ -30,6 +30,13 @@ $(VENV)/.ready: pyproject.toml requirements.txt
 	$(BIN)/python -m pip install -q -r requirements.txt
 	$(BIN)/python -m pip install -q --no-deps -e .
 	touch $@
+
+# Peers are needed by tests and by `check --impl fa4|cudnn`, not by `make check`.
+$(VENV)/.peers: $(VENV)/.ready requirements-peers.txt
+	$(BIN)/python -m pip install -q --no-deps -r requirements-peers.txt
+	touch $@
+
+peers: $(VENV)/.peers
 
 clean:
 	rm -rf $(VENV) build *.egg-info $(OUT)
