@@ -1,0 +1,111 @@
+"""Faults of the execution core as findings that name the tensor and the byte."""
+
+from __future__ import annotations
+
+from sidestream.harness.cuda.memory import Allocation, AllocationTable
+from sidestream.harness.device.rules import FAULTS, MBARRIER
+from sidestream.harness.device.sites import cta_text, site_at
+from sidestream.harness.exec.machine import Fault
+from sidestream.harness.exec.program import SMEM_BASE, Program
+from sidestream.harness.finding import Finding, Site
+
+_GLOBAL = {"oob-read", "oob-write", "misaligned", "freed", "readonly", "uninit"}
+_SHARED = {"smem-oob", "smem-misaligned", "mbarrier"}
+
+
+def finding_of(fault: Fault, program: Program, table: AllocationTable) -> Finding:
+    """Tell a fault: who did what to which byte of which tensor, by which rule."""
+    told = FAULTS[fault.kind]
+    agent = f"{cta_text(fault.cta)} warp {fault.warp} lane {fault.lane}"
+    what, need = told.what, told.need
+    if fault.kind == "mbarrier":
+        wrong, need = MBARRIER.get(fault.info, ("is in a state of its own", ""))
+        what = f"uses an mbarrier that {wrong}"
+    where = _where(fault, program, table)
+    site = site_at(program, fault.pc, agent, where)
+    message = f"{site.operation} {what}"
+    if where:
+        message += f": {where}"
+    sites = [site]
+    nearest = _allocation(fault, table)
+    if nearest is not None:
+        sites.append(
+            Site(
+                agent="host",
+                operation=f"allocation {nearest.name}",
+                detail=f"{nearest.size} bytes at {nearest.va:#x}"
+                + (", freed" if nearest.freed else ""),
+            )
+        )
+    return Finding(
+        kind=told.kind,
+        rule=told.rule,
+        message=message,
+        kernel=program.function.name,
+        sites=tuple(sites),
+        need=need,
+        count=fault.count,
+        extra={"fault": fault.kind, "address": fault.address, "size": fault.size},
+    )
+
+
+def _allocation(fault: Fault, table: AllocationTable) -> Allocation | None:
+    if fault.kind not in _GLOBAL or fault.allocation is None:
+        return None
+    try:
+        return table.by_id(fault.allocation)
+    except KeyError:
+        return None
+
+
+def _where(fault: Fault, program: Program, table: AllocationTable) -> str:
+    if fault.kind in _GLOBAL:
+        return _global(fault, _allocation(fault, table), table)
+    if fault.kind in _SHARED:
+        return shared_place(program, fault.address)
+    if fault.kind in ("local-oob", "param-oob"):
+        limit = program.local_bytes if fault.kind == "local-oob" else fault.info
+        return f"{fault.size} bytes at {fault.address} of {limit}"
+    if fault.kind == "bulk":
+        return f"{fault.size} bytes at {fault.address:#x}"
+    if fault.kind in ("illegal", "tensormap", "setmaxnreg", "named-barrier"):
+        return f"value {fault.info}" if not fault.address else f"{fault.address:#x}"
+    return ""
+
+
+def _global(fault: Fault, near: Allocation | None, table: AllocationTable) -> str:
+    """Say how the access lies to the nearest allocation."""
+    if near is None:
+        return f"{fault.size} bytes at {fault.address:#x}, where nothing is allocated"
+    start, stop = fault.address, fault.address + fault.size
+    if near.va <= start and stop <= near.end:
+        return f"bytes {start - near.va} to {stop - near.va - 1} of {near.name}"
+    if start < near.va:
+        return (
+            f"{fault.size} bytes, from {near.va - start} bytes before {near.name} "
+            f"({near.size} bytes)"
+        )
+    if start < near.end:
+        return (
+            f"the last {stop - near.end} of {fault.size} bytes lie past the end of "
+            f"{near.name} ({near.size} bytes)"
+        )
+    return (
+        f"{fault.size} bytes, {start - near.end} bytes past the end of {near.name} "
+        f"({near.size} bytes)"
+    )
+
+
+def shared_place(program: Program, address: int) -> str:
+    """Say where a shared address lies: variable and offset, CTA rank if remote."""
+    rank, offset = address >> 24, address & 0xFFFFFF
+    place = f"shared address {offset:#x}"
+    at = SMEM_BASE
+    for var in program.function.variables:
+        if var.space != "shared" or not var.size:
+            continue
+        at = -(-at // max(var.align, 1)) * max(var.align, 1)
+        if at <= offset < at + var.size:
+            place += f", byte {offset - at} of {var.name}"
+        at += var.size
+    return f"{place} of cluster rank {rank}" if rank else place

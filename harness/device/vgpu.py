@@ -1,0 +1,138 @@
+"""The virtual GPU: a launch executed on the CPU, and what it says of the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sidestream.harness.cuda.memory import AllocationTable
+from sidestream.harness.device import faults, waits
+from sidestream.harness.device.programs import CACHE
+from sidestream.harness.errors import PtxError, UnsupportedError, UsageError
+from sidestream.harness.exec.machine import Options, Result, execute
+from sidestream.harness.exec.program import Program
+from sidestream.harness.finding import Finding, Incomplete
+from sidestream.harness.launch import Launch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What executing one launch showed.
+
+    Attributes:
+        kernel: Name of the entry.
+        stream: Handle it was launched on.
+        findings: Defects, one for each faulty instruction and kind.
+        incomplete: Why the launch, or what it did, could not be judged.
+        finished: Whether it ran to its end.
+        warp_instructions: Executed.
+        seconds: Wall time by phase: `parse`, `lower`, `execute`.
+    """
+
+    kernel: str
+    stream: int
+    findings: tuple[Finding, ...] = ()
+    incomplete: tuple[Incomplete, ...] = ()
+    finished: bool = False
+    warp_instructions: int = 0
+    seconds: dict[str, float]
+
+
+def run_launch(
+    launch: Launch,
+    table: AllocationTable,
+    options: Options,
+    progress: Callable[[int], None] | None = None,
+) -> Outcome:
+    """Execute a launch on the memory of `table`.
+
+    A defect of the kernel is a finding, and whatever keeps the launch from being
+    judged is `incomplete`; neither raises.
+
+    Raises:
+        UsageError: the launch does not fit its kernel: geometry or parameters.
+    """
+    seconds = {"parse": 0.0, "lower": 0.0, "execute": 0.0}
+    try:
+        prepared = CACHE.get(launch, table)
+        program = prepared.program
+        seconds["parse"], seconds["lower"] = (
+            prepared.parse_seconds,
+            prepared.lower_seconds,
+        )
+        result = execute(program, launch, table.entries(), options, progress)
+    except PtxError as error:
+        return _failed(launch, f"PTX cannot be read: {error}", seconds, error.line)
+    except (UnsupportedError, MemoryError) as error:
+        return _failed(launch, str(error) or "out of memory", seconds)
+    seconds["execute"] = result.seconds
+    return judge(launch, program, table, result, seconds)
+
+
+def judge(
+    launch: Launch,
+    program: Program,
+    table: AllocationTable,
+    result: Result,
+    seconds: dict[str, float],
+) -> Outcome:
+    """Turn what the core reports into findings and what could not be judged."""
+    found = [faults.finding_of(fault, program, table) for fault in result.faults]
+    unjudged: list[Incomplete] = []
+    if result.dropped_faults:
+        unjudged.append(
+            _reason(launch, f"{result.dropped_faults} more faults were not recorded")
+        )
+    status = result.status
+    if status in ("deadlock", "divergent-sync"):
+        found.append(waits.finding_of(result, program))
+    elif status == "unsupported":
+        ins = program.instruction(result.stop_pc)
+        text = next(
+            (why for line, why in program.unsupported if ins and line == ins.line),
+            "an instruction without semantics",
+        )
+        unjudged.append(_reason(launch, text, ins.line if ins else None))
+    elif status == "budget":
+        unjudged.append(
+            _reason(launch, f"budget spent: {result.warp_instructions} instructions")
+        )
+    elif status == "deadline":
+        unjudged.append(_reason(launch, f"deadline passed: {result.seconds:.1f} s"))
+    elif status not in ("done", "trap"):
+        unjudged.append(_reason(launch, f"the core stopped: {status}"))
+    return Outcome(
+        kernel=launch.kernel,
+        stream=launch.stream,
+        findings=tuple(found),
+        incomplete=tuple(unjudged),
+        finished=status == "done",
+        warp_instructions=result.warp_instructions,
+        seconds=seconds,
+    )
+
+
+def _reason(launch: Launch, reason: str, line: int | None = None) -> Incomplete:
+    return Incomplete(reason=reason, kernel=launch.kernel, ptx_line=line)
+
+
+def _failed(
+    launch: Launch, reason: str, seconds: dict[str, float], line: int | None = None
+) -> Outcome:
+    return Outcome(
+        kernel=launch.kernel,
+        stream=launch.stream,
+        incomplete=(_reason(launch, reason, line),),
+        seconds=seconds,
+    )
+
+
+def tagged(outcome: Outcome, *, scenario: str, replay: str) -> Outcome:
+    """Return the outcome with its findings placed in a scenario."""
+    return replace(
+        outcome,
+        findings=tuple(
+            replace(f, scenario=scenario, replay=replay) for f in outcome.findings
+        ),
+        incomplete=tuple(replace(i, scenario=scenario) for i in outcome.incomplete),
+    )
