@@ -23,6 +23,7 @@ Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land) {
   op->lane = 0;
   op->mask = 0;
   op->group = 0;
+  op->data = NULL;
   op->seq = m->async_seq++;
   return op;
 }
@@ -33,6 +34,7 @@ void async_push(Machine *m, Async *op) {
     Async **q = realloc(m->queue, cap * sizeof *q);
     if (!q) { /* land at once rather than lose it */
       op->land(m, op);
+      free(op->data);
       free(op);
       return;
     }
@@ -52,6 +54,7 @@ void async_land_one(Machine *m, u32 index) {
   op->cta->pending_async--;
   m->progress++;
   op->land(m, op);
+  free(op->data);
   op->arg[0] = (u64)m->free_list;
   m->free_list = op;
 }

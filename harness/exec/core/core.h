@@ -180,7 +180,7 @@ struct Warp {
   u64 executed;
   /* per lane group counters of cp.async and cp.async.bulk (see async.c) */
   u32 cpa_committed[LANES], bulk_committed[LANES];
-  u64 cluster_wait;
+  u64 cluster_lane[LANES]; /* 1 + generation of barrier.cluster arrived at, not waited */
   u8 *local; /* local_bytes per lane */
 };
 
@@ -199,8 +199,15 @@ struct Async {
   u64 seq;
   u64 arg[24];
   u64 lanes[LANES][2]; /* per-lane addresses (cp.async) */
+  u8 *data;            /* bytes read and not yet written; freed with the operation */
 };
-enum AsyncKind { ASYNC_CP = 1, ASYNC_BULK_LOAD, ASYNC_BULK_STORE, ASYNC_OTHER };
+enum AsyncKind {
+  ASYNC_CP = 1,
+  ASYNC_BULK_LOAD,
+  ASYNC_BULK_STORE, /* shared memory not read yet */
+  ASYNC_OTHER,
+  ASYNC_BULK_WRITE  /* the second half of a bulk store: global memory not written yet */
+};
 
 struct Machine {
   Insn *code;

@@ -70,7 +70,10 @@ static u64 round_up(u64 v, u64 to) { return (v + to - 1) / to * to; }
 
 void ss_destroy(Machine *m) {
   if (!m) return;
-  for (u32 k = 0; k < m->n_queue; k++) free(m->queue[k]);
+  for (u32 k = 0; k < m->n_queue; k++) {
+    free(m->queue[k]->data);
+    free(m->queue[k]);
+  }
   while (m->free_list) {
     Async *next = (Async *)m->free_list->arg[0];
     free(m->free_list);
@@ -238,7 +241,7 @@ static void start_cta(Machine *m, u32 slot) {
     memset(w->bar_falses, 0, sizeof w->bar_falses);
     memset(w->cpa_committed, 0, sizeof w->cpa_committed);
     memset(w->bulk_committed, 0, sizeof w->bulk_committed);
-    w->cluster_wait = 0;
+    memset(w->cluster_lane, 0, sizeof w->cluster_lane);
     fill32(w->rf, m->rf_bytes, m->reg_fill);
     fill32(w->local, (u64)m->local_bytes * LANES & ~3ull, m->reg_fill);
     paths_init(w, 0, w->initial);

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sidestream.harness.exec.lower import (
     arithmetic,
+    bulk,
     compare,
     control,
     convert,
@@ -23,7 +24,7 @@ Family = Callable[[Builder, ir.Instruction], None]
 FAMILIES: dict[str, Family] = {}
 _MODULES = (
     *(arithmetic, compare, control, convert, integer, logic, mma, move),
-    *(memory,),
+    *(memory, bulk),
 )
 for _module in _MODULES:
     for _op, _function in _module.FAMILY.items():

@@ -1,0 +1,290 @@
+/* Tensor copies (PTX ISA, "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor",
+ * "Tiled Mode", "Out of Boundary Access", "Swizzling Modes").
+ *
+ * An instruction takes its operands and the tensor map when it is issued; the copy
+ * happens when the scheduler lets it land. A store lands twice: first shared memory
+ * is read, later global memory is written, as bulk_group waits tell the two apart.
+ * ext = map, shared address, mbarrier, CTA mask, coordinates x dim; x = dim, offsets of
+ * the shared and mbarrier addresses, reduction; imm = offset of the map's address.
+ */
+#include <stdlib.h>
+
+#include "bulk_group.h"
+#include "bulk_reduce.h"
+#include "mbarrier.h"
+#include "tensormap.h"
+
+/* ext slots, the order of exec/lower/bulk.py */
+enum { EXT_MAP = 0, EXT_SMEM, EXT_MBAR, EXT_MASK, EXT_COORD };
+/* x slots */
+enum { X_DIM = 0, X_SMEM_OFFSET, X_MBAR_OFFSET, X_RED };
+/* arg slots of an operation in flight; the map's words come first */
+enum { A_SMEM = 8, A_MBAR, A_MASK, A_LANE, A_COORD, A_END = A_COORD + TMAP_DIMS };
+
+/* A row of the box: which part of it lies inside the tensor. */
+typedef struct RowPart {
+  u64 va;       /* address of the first byte inside; meaningless if bytes = 0 */
+  u64 skip;     /* bytes of the box's row before it */
+  u64 bytes;    /* how many lie inside */
+  int beyond;   /* the address does not fit 64 bits */
+} RowPart;
+
+static RowPart row_part(const TensorMap *t, const s64 *coord, const u32 *at) {
+  RowPart r = {0, 0, 0, 0};
+  unsigned __int128 va = t->base;
+  for (u32 d = 1; d < t->rank; d++) {
+    s64 c = coord[d] + (s64)at[d] * t->step[d];
+    if (c < 0 || (u64)c >= t->size[d]) return r;
+    va += (unsigned __int128)(u64)c * t->stride[d];
+  }
+  s64 lo = coord[0] < 0 ? -coord[0] : 0;
+  s64 hi = (s64)t->size[0] - coord[0];
+  if (hi > (s64)t->count[0]) hi = (s64)t->count[0];
+  if (hi <= lo) return r;
+  va += (unsigned __int128)(u64)(coord[0] + lo) * t->elem;
+  r.va = (u64)va;
+  r.beyond = (va >> 64) != 0;
+  r.skip = (u64)lo * t->elem;
+  r.bytes = (u64)(hi - lo) * t->elem;
+  return r;
+}
+
+static void next_row(const TensorMap *t, u32 *at) {
+  for (u32 d = 1; d < t->rank; d++) {
+    if (++at[d] < t->count[d]) return;
+    at[d] = 0;
+  }
+}
+
+/* Shared memory of the tile, whole swizzle lines included. A tile starts on 128 bytes,
+ * so that exchanging chunks within a line never leaves it. NULL if out of range. */
+static u8 *tile_lines(Machine *m, const Async *op, const TensorMap *t, u32 addr) {
+  u64 bytes = t->rows * t->row_bytes;
+  u64 span = t->swizzle ? (bytes + 127) & ~127ull : bytes;
+  u8 *p = addr & 127u ? NULL : smem_ptr(op->cta, addr, span);
+  if (!p)
+    fault_at(m, op->insn, op->cta, op->warp->id, (u32)op->arg[A_LANE],
+             addr & 127u ? FAULT_SMEM_MISALIGNED : FAULT_SMEM_OOB, addr, bytes,
+             m->smem_size);
+  return p;
+}
+
+/* Copy between a row of the box and its swizzled place `off` bytes into the tile. */
+static void swizzled(const TensorMap *t, u8 *tile, u32 addr, u64 off, u8 *row, int load) {
+  if (!t->swizzle) {
+    if (load) memcpy(tile + off, row, t->row_bytes);
+    else memcpy(row, tile + off, t->row_bytes);
+    return;
+  }
+  for (u64 k = 0; k < t->row_bytes; k += 16) {
+    u32 at = tensormap_swizzle(t->swizzle, addr + (u32)(off + k)) - addr;
+    if (load) memcpy(tile + at, row + k, 16);
+    else memcpy(row + k, tile + at, 16);
+  }
+}
+
+/* What stands where the box leaves the tensor: zeros, or the type's NaN. */
+static void fill_row(const TensorMap *t, u8 *row) {
+  if (!t->nan_fill) {
+    memset(row, 0, t->row_bytes);
+    return;
+  }
+  /* all bits but the sign set, in every floating-point type */
+  memset(row, 0xff, t->row_bytes);
+  for (u64 k = t->elem - 1; k < t->row_bytes; k += t->elem) row[k] = 0x7f;
+}
+
+static u32 decode_args(const Async *op, TensorMap *t, s64 *coord) {
+  u32 words[TMAP_WORDS];
+  memcpy(words, op->arg, sizeof words);
+  u32 error = tensormap_decode(words, (u32)op->insn->x[X_DIM], t);
+  for (u32 d = 0; d < TMAP_DIMS; d++) coord[d] = (s64)op->arg[A_COORD + d];
+  return error;
+}
+
+/* Global bytes of one row, checked. */
+static u8 *row_bytes(Machine *m, const Async *op, const RowPart *r, u32 access) {
+  u64 va = r->beyond ? ~0ull - r->bytes : r->va;
+  return gmem_async(m, op->insn, op->cta, op->warp->id, (u32)op->arg[A_LANE], va,
+                    r->bytes, 0, access);
+}
+
+static void load_tile(Machine *m, const Async *op, const TensorMap *t, const s64 *coord,
+                      u32 addr) {
+  u8 row[256 * 8];
+  u8 *tile = tile_lines(m, op, t, addr);
+  if (!tile) return;
+  u32 at[TMAP_DIMS] = {0};
+  for (u64 k = 0; k < t->rows; k++, next_row(t, at)) {
+    RowPart r = row_part(t, coord, at);
+    if (r.bytes < t->row_bytes) fill_row(t, row);
+    if (r.bytes) {
+      const u8 *from = row_bytes(m, op, &r, ACCESS_READ);
+      if (from) memcpy(row + r.skip, from, r.bytes);
+      else memset(row + r.skip, 0, r.bytes);
+    }
+    swizzled(t, tile, addr, k * t->row_bytes, row, 1);
+  }
+}
+
+static void load_land(Machine *m, Async *op) {
+  TensorMap t;
+  s64 coord[TMAP_DIMS];
+  if (decode_args(op, &t, coord)) return;
+  u64 bytes = t.rows * t.row_bytes;
+  u32 addr = (u32)op->arg[A_SMEM], mbar = (u32)op->arg[A_MBAR];
+  u32 mask = (u32)op->arg[A_MASK];
+  if (m->ext[op->insn->ext + EXT_MASK] == NOREF) {
+    load_tile(m, op, &t, coord, addr);
+    m->tma_bytes += bytes;
+    if (bytes <= m->smem_size) mbarrier_complete_tx(m, op->insn, op->cta, mbar, (u32)bytes);
+    return;
+  }
+  /* .multicast::cluster: the same offsets in every CTA of the mask */
+  for (u32 rank = 0; rank < 16; rank++) {
+    if (!(mask >> rank & 1u)) continue;
+    u32 to = rank << 24;
+    load_tile(m, op, &t, coord, to | (addr & 0xffffffu));
+    m->tma_bytes += bytes;
+    if (bytes <= m->smem_size)
+      mbarrier_complete_tx(m, op->insn, op->cta, to | (mbar & 0xffffffu), (u32)bytes);
+  }
+}
+
+static u32 reduce_type(const TensorMap *t, u32 op) {
+  static const u8 types[] = {RED_NONE, RED_NONE, RED_U32, RED_S32, RED_U64, RED_S64,
+                             RED_F16,  RED_F32,  RED_F32, RED_F64, RED_BF16};
+  if (t->type == TMAP_U8 || t->type == TMAP_U16) return RED_B64 + 1;
+  if (op >= RED_AND && t->elem >= 4 && t->type <= TMAP_S64)
+    return t->elem == 4 ? RED_B32 : RED_B64;
+  return types[t->type];
+}
+
+static void write_land(Machine *m, Async *op) {
+  TensorMap t;
+  s64 coord[TMAP_DIMS];
+  if (decode_args(op, &t, coord)) return;
+  u32 red = (u32)op->insn->x[X_RED], type = reduce_type(&t, red);
+  u32 at[TMAP_DIMS] = {0};
+  for (u64 k = 0; k < t.rows; k++, next_row(&t, at)) {
+    RowPart r = row_part(&t, coord, at);
+    if (!r.bytes) continue;
+    u8 *to = row_bytes(m, op, &r, red ? ACCESS_ATOMIC : ACCESS_WRITE);
+    if (!to) continue;
+    const u8 *from = op->data + k * t.row_bytes + r.skip;
+    if (red) reduce_elements(red, type, to, from, r.bytes);
+    else memcpy(to, from, r.bytes);
+  }
+  m->tma_bytes += t.rows * t.row_bytes;
+}
+
+static void read_land(Machine *m, Async *op) {
+  TensorMap t;
+  s64 coord[TMAP_DIMS];
+  if (decode_args(op, &t, coord)) return;
+  u32 addr = (u32)op->arg[A_SMEM];
+  u8 *tile = tile_lines(m, op, &t, addr);
+  if (!tile) return;
+  u8 *data = malloc(t.rows * t.row_bytes);
+  Async *next = data ? async_new(op->warp, op->insn, ASYNC_BULK_WRITE, write_land) : NULL;
+  if (!next) {
+    free(data);
+    stop_launch(op->warp, op->insn, ST_INTERNAL);
+    return;
+  }
+  for (u64 k = 0; k < t.rows; k++)
+    swizzled(&t, tile, addr, k * t.row_bytes, data + k * t.row_bytes, 0);
+  next->data = data;
+  memcpy(next->arg, op->arg, A_END * sizeof *op->arg);
+  next->cta = op->cta;
+  next->mask = op->mask;
+  next->group = op->group;
+  async_push(m, next);
+}
+
+/* Issue one operation per distinct set of operands: lanes that repeat another lane's
+ * copy share it. A tensor copy is a warp-uniform machine instruction, and kernels
+ * that issue one from all 32 lanes rely on its happening once. */
+static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
+  const s32 *ref = w->m->ext + i->ext;
+  u32 dim = (u32)i->x[X_DIM], red = (u32)i->x[X_RED];
+  const u64 *map = R64(ref[EXT_MAP]);
+  const u32 *smem_row = R32(ref[EXT_SMEM]);
+  const u32 *mbar = ref[EXT_MBAR] == NOREF ? NULL : R32(ref[EXT_MBAR]);
+  const u32 *mask = ref[EXT_MASK] == NOREF ? NULL : R32(ref[EXT_MASK]);
+  for (u32 left = m; left;) {
+    u32 lane = (u32)__builtin_ctz(left), same = left;
+    for (u32 l = lane; l < LANES; l++) {
+      int equal = map[l] == map[lane] && smem_row[l] == smem_row[lane] &&
+                  (!mbar || mbar[l] == mbar[lane]) && (!mask || mask[l] == mask[lane]) &&
+                  w->bulk_committed[l] == w->bulk_committed[lane];
+      for (u32 d = 0; d < dim; d++)
+        equal &= R32(ref[EXT_COORD + d])[l] == R32(ref[EXT_COORD + d])[lane];
+      if (!equal) same &= ~(1u << l);
+    }
+    left &= ~same;
+    u64 va = map[lane] + (u64)i->imm;
+    const u8 *p = resolve(w, i, lane, SPACE_GENERIC, va, TMAP_BYTES, TMAP_ALIGN, ACCESS_READ);
+    if (!p) continue;
+    u32 words[TMAP_WORDS];
+    memcpy(words, p, sizeof words);
+    TensorMap t;
+    u32 error = tensormap_decode(words, dim, &t);
+    if (error == TMAP_UNMODELLED || (!error && (t.tf32 || t.type == TMAP_F32_FTZ)))
+      return stop_launch(w, i, ST_UNSUPPORTED);
+    if (!error && red && !reduce_bytes(red, reduce_type(&t, red))) error = TMAP_BAD_TYPE;
+    if (error) {
+      fault(w, i, lane, FAULT_TENSORMAP, va, TMAP_BYTES, error);
+      continue;
+    }
+    Async *op = async_new(w, i, kind, land);
+    if (!op) return STEP_STOP;
+    memcpy(op->arg, words, sizeof words);
+    op->lane = lane;
+    op->mask = same;
+    op->group = bulk_group_step(w->bulk_committed[lane], BULK_GROUP_ISSUE, 0, 0).value;
+    op->arg[A_SMEM] = smem_row[lane] + (u32)i->x[X_SMEM_OFFSET];
+    op->arg[A_MBAR] = mbar ? mbar[lane] + (u32)i->x[X_MBAR_OFFSET] : 0;
+    op->arg[A_MASK] = mask ? mask[lane] : 0;
+    op->arg[A_LANE] = lane;
+    for (u32 d = 0; d < TMAP_DIMS; d++) {
+      s64 c = d < dim ? RS32(ref[EXT_COORD + d])[lane] : 0;
+      op->arg[A_COORD + d] = (u64)c;
+      /* defined for loads only */
+      if (c < 0 && kind == ASYNC_BULK_STORE)
+        fault(w, i, lane, FAULT_ILLEGAL, (u64)c, 0, d);
+    }
+    async_push(w->m, op);
+  }
+  return STEP_NEXT;
+}
+
+static int load(Warp *w, const Insn *i, u32 m) {
+  return issue(w, i, m, ASYNC_BULK_LOAD, load_land);
+}
+
+static int store(Warp *w, const Insn *i, u32 m) {
+  return issue(w, i, m, ASYNC_BULK_STORE, read_land);
+}
+
+/* A prefetch moves nothing, but the unit reads the map. */
+static int prefetch(Warp *w, const Insn *i, u32 m) {
+  const s32 *ref = w->m->ext + i->ext;
+  const u64 *map = R64(ref[EXT_MAP]);
+  for (u32 l = 0; l < LANES; l++) {
+    if (!lane_on(m, (int)l)) continue;
+    u64 va = map[l] + (u64)i->imm;
+    const u8 *p = resolve(w, i, l, SPACE_GENERIC, va, TMAP_BYTES, TMAP_ALIGN, ACCESS_READ);
+    if (!p) continue;
+    u32 words[TMAP_WORDS];
+    memcpy(words, p, sizeof words);
+    TensorMap t;
+    u32 error = tensormap_decode(words, (u32)i->x[X_DIM], &t);
+    if (error > TMAP_UNMODELLED)
+      fault(w, i, l, FAULT_TENSORMAP, va, TMAP_BYTES, error);
+  }
+  return STEP_NEXT;
+}
+
+const OpEntry ops_tma[] = {
+    {"tma.load", load}, {"tma.store", store}, {"tma.prefetch", prefetch}, {0, 0}};
