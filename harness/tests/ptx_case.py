@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
 from sidestream.harness.exec import abi
 from sidestream.harness.exec.machine import Options, Result, execute
 from sidestream.harness.exec.program import lower

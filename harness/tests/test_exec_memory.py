@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from ptx_case import BASE, STRIDE, Case
+
 from sidestream.harness.exec import abi
 from sidestream.harness.exec.machine import Options
 

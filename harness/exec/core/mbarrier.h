@@ -35,7 +35,8 @@ enum MbarError {
   MBAR_TX_RANGE,     /* tx-count outside -(2^20-1) .. 2^20-1 */
   MBAR_COMPLETED,    /* a .noComplete arrival would complete the phase */
   MBAR_BAD_PARITY,   /* parity other than 0 or 1 */
-  MBAR_BAD_STATE     /* a token that no arrival returned */
+  MBAR_BAD_STATE,    /* a token that no arrival returned */
+  MBAR_REMOTE        /* another CTA's barrier where only the own one is allowed */
 };
 
 typedef struct MbarResult {

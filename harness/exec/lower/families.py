@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from sidestream.harness.exec.lower import (
     arithmetic,
+    atomic,
+    barrier,
     bulk,
     compare,
     control,
@@ -15,6 +17,7 @@ from sidestream.harness.exec.lower import (
     memory,
     mma,
     move,
+    warp,
 )
 from sidestream.harness.exec.lower.builder import Builder
 from sidestream.harness.ptx import ir
@@ -24,7 +27,7 @@ Family = Callable[[Builder, ir.Instruction], None]
 FAMILIES: dict[str, Family] = {}
 _MODULES = (
     *(arithmetic, compare, control, convert, integer, logic, mma, move),
-    *(memory, bulk),
+    *(atomic, barrier, memory, warp, bulk),
 )
 for _module in _MODULES:
     for _op, _function in _module.FAMILY.items():

@@ -1,0 +1,252 @@
+/* bar and barrier: sync, arrive and red (PTX ISA, bar, barrier).
+ *
+ * A warp arrives as a whole, once its last live lane has: lanes that come first are
+ * remembered in warp->bar_lanes. The aligned forms bring all of them at once.
+ */
+#include "named_barrier.h"
+
+static BarrierResult settle(Barrier b, u32 live, u32 error) {
+  u32 target = b.open && live < b.expected ? live : b.expected;
+  BarrierResult r = {b, 0, error, 0};
+  if (!b.arrived || b.arrived < target) return r;
+  r.completed = 1;
+  r.red = (b.trues & 0xffffu) | (u32)(b.falses == 0) << 16 | (u32)(b.trues > 0) << 17;
+  r.state = (Barrier){.generation = b.generation + 1};
+  return r;
+}
+
+BarrierResult barrier_settle(Barrier b, u32 live) { return settle(b, live, BARRIER_OK); }
+
+BarrierResult barrier_step(Barrier b, BarrierCommand c, u32 live) {
+  if (c.threads == 0 || c.threads % LANES) return (BarrierResult){b, 0, BARRIER_BAD_COUNT, 0};
+  u32 kind = c.use == BARRIER_RED ? BARRIER_KIND_RED : BARRIER_KIND_PLAIN;
+  u32 error = BARRIER_OK;
+  if (!b.arrived) {
+    b.expected = c.threads;
+    b.open = c.open;
+  } else if (b.expected != c.threads) {
+    error = BARRIER_MIXED_COUNT;
+  }
+  b.kind |= kind;
+  if (b.kind == (BARRIER_KIND_RED | BARRIER_KIND_PLAIN)) error = BARRIER_MIXED_RED;
+  b.open &= c.open;
+  b.arrived += LANES;
+  b.trues += c.trues;
+  b.falses += c.falses;
+  return settle(b, live, error);
+}
+
+/* --- instructions ----------------------------------------------------------------
+ * a = barrier, b = threads (NOREF: the CTA), c = predicate of red, d = its result,
+ * x[0] = use, x[1] = aligned, x[2] = result of red (0 popc, 1 all, 2 any). */
+static u32 live_threads(const Cta *c) { return c->live_warps * LANES; }
+
+static void release(Cta *c, u32 id, BarrierResult r, u32 generation) {
+  c->bar[id] = r.state;
+  c->m->progress++;
+  Warp *first = &c->m->warps[c->slot * c->m->warps_per_cta];
+  for (u32 k = 0; k < c->m->warps_per_cta; k++)
+    for (u32 l = 0; l < LANES; l++)
+      if (first[k].wait_active[l] == 1 + id && first[k].wait_gen[l] == generation)
+        first[k].bar_red[l] = r.red;
+}
+
+/* Count the warp if all of its live lanes are here. */
+static void arrive(Warp *w, const Insn *i, u32 id, BarrierCommand c, u32 lane) {
+  if ((w->bar_lanes[id] & w->live) != w->live) return;
+  c.trues = (u32)__builtin_popcount(w->bar_trues[id] & w->live);
+  c.falses = (u32)__builtin_popcount(w->bar_falses[id] & w->live);
+  w->bar_lanes[id] = w->bar_trues[id] = w->bar_falses[id] = 0;
+  Barrier *b = &w->cta->bar[id];
+  u32 generation = b->generation;
+  BarrierResult r = barrier_step(*b, c, live_threads(w->cta));
+  if (r.error) fault(w, i, lane, FAULT_NAMED_BARRIER, id, c.threads, r.error);
+  w->m->progress++;
+  if (r.completed) release(w->cta, id, r, generation);
+  else *b = r.state;
+}
+
+/* Exited warps and lanes can complete what those before them waited for. */
+static void settle_exits(Warp *w, const Insn *i, u32 id, BarrierCommand c, u32 lane) {
+  Cta *cta = w->cta;
+  Warp *first = &w->m->warps[cta->slot * w->m->warps_per_cta];
+  for (u32 k = 0; k < w->m->warps_per_cta; k++)
+    if (!first[k].done && first[k].bar_lanes[id]) arrive(&first[k], i, id, c, lane);
+  u32 generation = cta->bar[id].generation;
+  BarrierResult r = barrier_settle(cta->bar[id], live_threads(cta));
+  if (r.completed) release(cta, id, r, generation);
+}
+
+/* Barrier and count of lane l; 0 after recording a fault. */
+static int operands(Warp *w, const Insn *i, u32 l, u32 *id, BarrierCommand *c) {
+  u32 all = w->m->warps_per_cta * LANES;
+  *id = R32(i->a)[l];
+  c->use = (u32)i->x[0];
+  c->open = i->b == NOREF;
+  c->threads = c->open ? all : R32(i->b)[l];
+  u32 error = *id > 15                                ? BARRIER_BAD_ID
+              : c->threads == 0 || c->threads % LANES || c->threads > all
+                  ? BARRIER_BAD_COUNT
+                  : BARRIER_OK;
+  if (error) fault(w, i, l, FAULT_NAMED_BARRIER, *id, c->threads, error);
+  return !error;
+}
+
+/* The aligned forms need the whole warp with the same operands. */
+static void check_aligned(Warp *w, const Insn *i, u32 m, u32 first) {
+  u32 error = m != w->live ? BARRIER_NOT_CONVERGED : BARRIER_OK;
+  for (u32 l = 0; l < LANES && !error; l++)
+    if (lane_on(m, (int)l) &&
+        (R32(i->a)[l] != R32(i->a)[first] ||
+         (i->b != NOREF && R32(i->b)[l] != R32(i->b)[first])))
+      error = BARRIER_NOT_UNIFORM;
+  if (error) fault(w, i, first, FAULT_NAMED_BARRIER, R32(i->a)[first], m, error);
+}
+
+static void write_red(Warp *w, const Insn *i, u32 lanes) {
+  if (i->d == NOREF || i->x[0] != BARRIER_RED) return;
+  if (i->x[2] == 0) {
+    u32 *d = R32(i->d);
+    for (u32 l = 0; l < LANES; l++)
+      if (lane_on(lanes, (int)l)) d[l] = w->bar_red[l] & 0xffffu;
+    return;
+  }
+  u32 bits = 0;
+  for (u32 l = 0; l < LANES; l++)
+    bits |= (w->bar_red[l] >> (i->x[2] == 1 ? 16 : 17) & 1u) << l;
+  set_pred(w, i->d, bits, lanes);
+}
+
+static int barrier(Warp *w, const Insn *i, u32 m) {
+  u32 first = (u32)__builtin_ctz(m);
+  if (i->x[1] && lanes_missing(w, FULL)) {
+    block_on(w, BLOCK_WARP_SYNC, FULL, w->mask);
+    return STEP_BLOCK;
+  }
+  u32 fresh = 0, waits = 0, id = 0;
+  BarrierCommand c = {0};
+  for (u32 left = m; left; left &= left - 1) {
+    u32 l = (u32)__builtin_ctz(left);
+    if (w->wait_active[l] == 0) fresh |= 1u << l;
+  }
+  if (fresh && i->x[1]) check_aligned(w, i, m, first);
+  if (fresh && !i->x[1]) { /* a lane's second arrive waits until its warp counted */
+    for (u32 l = first; l < LANES; l++)
+      if (lane_on(fresh, (int)l) && lane_on(w->bar_lanes[R32(i->a)[l] & 15], (int)l)) {
+        block_on(w, BLOCK_BARRIER, R32(i->a)[l], 0);
+        return STEP_BLOCK;
+      }
+  }
+  for (u32 left = fresh; left;) {
+    u32 lead = (u32)__builtin_ctz(left), group = 0;
+    int ok = operands(w, i, lead, &id, &c);
+    for (u32 l = lead; l < LANES; l++) /* lanes with the same operands go together */
+      if (lane_on(left, (int)l) &&
+          (i->x[1] || (R32(i->a)[l] == id &&
+                       (c.open || R32(i->b)[l] == c.threads))))
+        group |= 1u << l;
+    left &= ~group;
+    if (!ok) continue; /* undefined: reported, and nobody waits for it */
+    u32 truth = i->c == NOREF ? 0 : RP(i->c);
+    /* an aligned barrier has its whole warp, even where that had to be reported */
+    w->bar_lanes[id] |= i->x[1] ? w->live : group;
+    if (i->x[0] == BARRIER_RED) {
+      w->bar_trues[id] |= group & truth;
+      w->bar_falses[id] |= group & ~truth;
+    }
+    if (i->x[0] != BARRIER_ARRIVE)
+      for (u32 l = 0; l < LANES; l++)
+        if (lane_on(group, (int)l)) {
+          w->wait_active[l] = 1 + id;
+          w->wait_gen[l] = w->cta->bar[id].generation;
+        }
+    arrive(w, i, id, c, lead);
+  }
+  if (i->x[0] == BARRIER_ARRIVE) return STEP_NEXT;
+  for (u32 left = m; left; left &= left - 1) {
+    u32 l = (u32)__builtin_ctz(left);
+    u32 in = w->wait_active[l];
+    if (!in || w->wait_gen[l] != w->cta->bar[in - 1].generation) continue;
+    if (!waits) {
+      operands(w, i, l, &id, &c);
+      id = in - 1;
+      settle_exits(w, i, id, c, l);
+      if (w->wait_gen[l] != w->cta->bar[id].generation) continue;
+      block_on(w, BLOCK_BARRIER, id, c.threads);
+    }
+    waits |= 1u << l;
+  }
+  if (waits) return STEP_BLOCK;
+  write_red(w, i, m);
+  for (u32 l = 0; l < LANES; l++)
+    if (lane_on(m, (int)l)) w->wait_active[l] = 0;
+  return STEP_NEXT;
+}
+
+/* --- barrier.cluster: x[0] = aligned --------------------------------------------
+ * All threads of the cluster that have not exited. */
+static int cluster_complete(const Machine *m, u32 first, u64 generation) {
+  for (u32 s = first; s < first + m->cluster_size; s++)
+    for (u32 k = 0; k < m->warps_per_cta; k++) {
+      const Warp *v = &m->warps[s * m->warps_per_cta + k];
+      if (v->done) continue;
+      for (u32 l = 0; l < LANES; l++)
+        if (lane_on(v->live, (int)l) && v->cluster_lane[l] != generation + 1) return 0;
+    }
+  return 1;
+}
+
+static void cluster_settle(Machine *m, u32 first) {
+  Cta *lead = &m->ctas[first];
+  if (lead->cluster_arrived && cluster_complete(m, first, lead->cluster_gen)) {
+    lead->cluster_arrived = 0;
+    lead->cluster_gen++;
+    m->progress++;
+  }
+}
+
+static int cluster_arrive(Warp *w, const Insn *i, u32 m) {
+  if (i->x[0] && lanes_missing(w, FULL)) {
+    block_on(w, BLOCK_WARP_SYNC, FULL, w->mask);
+    return STEP_BLOCK;
+  }
+  Cta *lead = &w->m->ctas[w->cta->first_slot];
+  for (u32 l = 0; l < LANES; l++) {
+    if (!lane_on(m, (int)l)) continue;
+    if (w->cluster_lane[l]) /* a second arrive without the wait between */
+      fault(w, i, l, FAULT_NAMED_BARRIER, 0, 0, BARRIER_MIXED_COUNT);
+    else lead->cluster_arrived++;
+    w->cluster_lane[l] = 1 + lead->cluster_gen;
+  }
+  w->m->progress++;
+  cluster_settle(w->m, w->cta->first_slot);
+  return STEP_NEXT;
+}
+
+static int cluster_wait(Warp *w, const Insn *i, u32 m) {
+  if (i->x[0] && lanes_missing(w, FULL)) {
+    block_on(w, BLOCK_WARP_SYNC, FULL, w->mask);
+    return STEP_BLOCK;
+  }
+  cluster_settle(w->m, w->cta->first_slot);
+  const Cta *lead = &w->m->ctas[w->cta->first_slot];
+  for (u32 l = 0; l < LANES; l++) {
+    if (!lane_on(m, (int)l)) continue;
+    if (!w->cluster_lane[l]) {
+      fault(w, i, l, FAULT_NAMED_BARRIER, 0, 0, BARRIER_BAD_COUNT);
+    } else if (lead->cluster_gen < w->cluster_lane[l]) {
+      block_on(w, BLOCK_CLUSTER, 0, lead->cluster_arrived);
+      return STEP_BLOCK;
+    }
+  }
+  for (u32 l = 0; l < LANES; l++)
+    if (lane_on(m, (int)l)) w->cluster_lane[l] = 0;
+  return STEP_NEXT;
+}
+
+const OpEntry ops_named_barrier[] = {
+    {"barrier", barrier},
+    {"barrier.cluster.arrive", cluster_arrive},
+    {"barrier.cluster.wait", cluster_wait},
+    {0, 0},
+};
