@@ -39,7 +39,7 @@ class Isolation:
 
 
 def check(
-    base: Execution,
+    runs: Sequence[Execution],
     *,
     allowed: Mapping[str, Mask],
     spell: Callable[[str, int], str],
@@ -51,17 +51,20 @@ def check(
     """Judge what a call wrote, and what the rows of a sequence depend on.
 
     Args:
-        base: The call; `written` tells the bytes it touched.
+        runs: Every call of the case, whose faults count here; the first one is the
+            base, whose `written` tells the bytes it touched.
         allowed: By tensor, the bytes it may write; a watched tensor that is absent
             may not be written at all.
         spell: Names the place of a byte of a tensor.
         broken_guards: Tensors whose surroundings were written, with the offset.
-        isolations: Runs to compare with `base`: rows of sequences that were not
+        isolations: Runs to compare with the base: rows of sequences that were not
             changed must have the same bits.
         rows: Sequences of the rows.
         kernel: For the findings.
     """
-    findings = [f for f in base.findings if f.kind in KINDS]
+    base = runs[0]
+    faults = {f.id: f for r in reversed(runs) for f in r.findings if f.kind in KINDS}
+    findings = list(faults.values())
     for name, written in base.written.items():
         stray = written & ~allowed[name] if name in allowed else written
         if stray.any():

@@ -38,6 +38,7 @@ class Execution:
         finished: Whether every launch ran to its end.
         launches: In order.
         error: What execute raised, or None.
+        warp_instructions: Executed by all launches.
     """
 
     label: str
@@ -49,6 +50,7 @@ class Execution:
     finished: bool = True
     launches: tuple[LaunchSeen, ...] = ()
     error: str | None = None
+    warp_instructions: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,6 +75,8 @@ class VirtualCuda:
     ) -> None:
         self.table = table
         self.stream = Stream(stream)
+        self.fill = POISON
+        """Pattern that memory made by host code starts with."""
         self._activation = activation
         self._stack: ExitStack | None = None
 
@@ -152,7 +154,7 @@ class VirtualCuda:
                 else torch.empty(shape, dtype=dtype, device="meta")
             )
             size = like.untyped_storage().nbytes()
-            made = self.table.allocate(size, name, fill=POISON).tensor(
+            made = self.table.allocate(size, name, fill=self.fill).tensor(
                 dtype, tuple(like.shape), tuple(like.stride())
             )
         self.publish()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +15,44 @@ from sidestream.harness.errors import UnsupportedError
 
 
 class Sidestream:
-    """Drives `sidestream.kernels`."""
+    """Drives an adapter: `sidestream.kernels.adapter`, or one with its interface.
+
+    Args:
+        adapter: Offers `plan`, `cache_info`, `AttentionSpec` and `PlanError`; our own
+            adapter unless given.
+    """
 
     name = "sidestream"
 
+    def __init__(self, adapter: Any = None) -> None:
+        self._given = adapter
+
+    @property
+    def _adapter(self) -> Any:
+        if self._given is None:
+            self._given = importlib.import_module("sidestream.kernels.adapter")
+        return self._given
+
+    def compile_key(self, problem: Problem, arch: str) -> Hashable:
+        """Return what the code for a problem depends on; nothing is compiled."""
+        key: Hashable = self._adapter.plan(self._spec(problem, arch, 1)).key
+        return key
+
+    def cache_info(self) -> Any:
+        """Return the adapter's hits and misses so far."""
+        return self._adapter.cache_info()
+
+    def _spec(self, problem: Problem, arch: str, multiprocessors: int) -> Any:
+        facts = _declared(problem)
+        return self._adapter.AttentionSpec(
+            **facts, arch=arch, multiprocessors=multiprocessors
+        )
+
     def supports(self, problem: Problem, arch: str) -> str | None:
         """Return why our kernels do not serve a problem, or None."""
-        from sidestream.kernels import adapter
-
         try:
-            adapter.plan(_spec(problem, arch, 1))
-        except adapter.PlanError as error:
+            self._adapter.plan(self._spec(problem, arch, 1))
+        except self._adapter.PlanError as error:
             return str(error)
         return None
 
@@ -33,12 +62,10 @@ class Sidestream:
         Raises:
             UnsupportedError: if the plan is refused.
         """
-        from sidestream.kernels import adapter
-
         chip = world.chip
         try:
-            plan = adapter.plan(_spec(problem, chip.arch, chip.sms))
-        except adapter.PlanError as error:
+            plan = self._adapter.plan(self._spec(problem, chip.arch, chip.sms))
+        except self._adapter.PlanError as error:
             raise UnsupportedError(f"our kernels decline: {error}") from error
         return PreparedSidestream(
             problem=problem,
@@ -82,10 +109,9 @@ class PreparedSidestream:
         return Results(out=tensors.out, lse=lse, returned=False)
 
 
-def _spec(problem: Problem, arch: str, multiprocessors: int) -> Any:
-    from sidestream.kernels import adapter
-
-    given: dict[str, Any] = {
+def _declared(problem: Problem) -> dict[str, Any]:
+    """Return the plan-time facts of a problem as arguments of `AttentionSpec`."""
+    return {
         "dtype": problem.dtype,
         "batch": problem.batch,
         "heads_q": problem.heads_q,
@@ -102,7 +128,4 @@ def _spec(problem: Problem, arch: str, multiprocessors: int) -> Any:
         "lengths_q": problem.lengths_q_form,
         "lengths_kv": problem.lengths_kv_form,
         "scale": problem.scale,
-        "arch": arch,
-        "multiprocessors": multiprocessors,
     }
-    return adapter.AttentionSpec(**given)

@@ -8,8 +8,9 @@ results = prepared.execute(tensors, workspace)   # the launches
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -161,3 +162,14 @@ class Driver(Protocol):
             UnsupportedError: if the implementation is not installed, with the
                 command that installs it, or declines the problem.
         """
+
+
+@runtime_checkable
+class PlansAhead(Protocol):
+    """A driver whose implementation compiles at plan time, and tells its key."""
+
+    def compile_key(self, problem: Problem, arch: str) -> Hashable:
+        """Return what the compiled code for a problem depends on."""
+
+    def cache_info(self) -> Any:
+        """Return the `hits` and `misses` of the compile cache so far."""

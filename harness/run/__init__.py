@@ -1,0 +1,1 @@
+"""Scenarios through implementations: calls, checks and reports, in many processes."""

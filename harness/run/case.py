@@ -1,0 +1,385 @@
+"""One scenario through one implementation: calls, checks, verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from sidestream.harness.checks import (
+    bounds,
+    cache,
+    determinism,
+    execution,
+    host_sync,
+    parity,
+    scratch,
+    streams,
+)
+from sidestream.harness.checks.observation import Execution, rows_of
+from sidestream.harness.checks.outcome import CheckOutcome, not_run
+from sidestream.harness.cuda.host_sync import HostLog
+from sidestream.harness.cuda.memory import AllocationTable
+from sidestream.harness.cuda.virtual_cuda import VirtualCuda
+from sidestream.harness.drivers.protocol import Driver, PlansAhead, Prepared
+from sidestream.harness.drivers.registry import driver as load_driver
+from sidestream.harness.dsl.activation import Activation, activate
+from sidestream.harness.errors import SidestreamError
+from sidestream.harness.exec.machine import Options
+from sidestream.harness.finding import Finding, Incomplete, Verdict
+from sidestream.harness.run.phases import Phases
+from sidestream.harness.run.plans import watch_plans
+from sidestream.harness.run.problem import problem_of
+from sidestream.harness.run.settings import Settings
+from sidestream.harness.run.token import command
+from sidestream.harness.run.virtual_call import VirtualCall
+from sidestream.reference import narrow, tolerance
+from sidestream.reports.model import Case, Check, Error
+from sidestream.scenarios.case import CaseInputs, build
+from sidestream.scenarios.fill import OUT_SENTINEL
+from sidestream.scenarios.scenario import Scenario
+
+SIDE_STREAM = 0x51DE
+ON_CHIP = {"zeros": 0, "ones": 0xFFFF_FFFF, "canary": 0xA5A5_A5A5}
+"""What uninitialised registers and shared memory hold, by scratch pattern."""
+_OTHER_SCHEDULE = 0x5EED
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseOutcome:
+    """What a case adds to a report."""
+
+    case: Case
+    findings: tuple[Finding, ...]
+    incomplete: tuple[Incomplete, ...]
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """What the cases of one process share: device, driver, compilations so far.
+
+    Attributes:
+        settings: How to run.
+        origin: `time.time()` at the start of the run.
+        track: Name of the process on the time line.
+        driver: The implementation, by its registry name unless given.
+        progress: Called with the name of the running step and warp instructions.
+    """
+
+    settings: Settings
+    origin: float = field(default_factory=time.time)
+    track: str = "main"
+    driver: Driver | None = None
+    progress: Callable[[str, int], None] | None = None
+    seen: cache.Seen = field(default_factory=cache.Seen)
+
+    def device(self) -> Activation:
+        """Return the virtual device, activated for this process."""
+        return activate(arch=self.settings.arch, sms=self.settings.sms)
+
+    def implementation(self) -> Driver:
+        """Return the driver under test."""
+        if self.driver is None:
+            self.driver = load_driver(self.settings.impl)
+        return self.driver
+
+    def declines(self, scenario: Scenario) -> str | None:
+        """Return why the implementation does not serve a scenario, or None."""
+        self.device()
+        return self.implementation().supports(problem_of(scenario), self.settings.arch)
+
+
+def run_case(bench: Bench, scenario: Scenario) -> CaseOutcome:
+    """Run one scenario; whatever goes wrong is in the outcome and raises nothing.
+
+    Raises:
+        KeyboardInterrupt: as it comes.
+    """
+    phases = Phases(origin=bench.origin, track=bench.track)
+    try:
+        return _Case(bench, scenario, phases).run()
+    except (SidestreamError, ValueError, MemoryError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    except Exception as error:
+        reason = f"unexpected {type(error).__name__}: {error}"
+    return unjudged(bench.settings, scenario, reason, phases)
+
+
+def unjudged(
+    settings: Settings, scenario: Scenario, reason: str, phases: Phases | None = None
+) -> CaseOutcome:
+    """Return the outcome of a case that could not be run at all."""
+    case = Case(
+        impl=settings.impl,
+        kernel=settings.kernel,
+        scenario=scenario.name,
+        description=scenario.description,
+        verdict=Verdict.INCOMPLETE,
+        checks={parity.NAME: Check(status="not-run", reason=reason)},
+        seconds=dict(phases.seconds) if phases else {},
+        spans=tuple(phases.spans) if phases else (),
+        replay=command(settings, scenario),
+    )
+    entry = Incomplete(reason=reason, kernel=settings.kernel, scenario=scenario.name)
+    return CaseOutcome(case=case, findings=(), incomplete=(entry,))
+
+
+class _Case:
+    """The steps of one case, in order."""
+
+    def __init__(self, bench: Bench, scenario: Scenario, phases: Phases) -> None:
+        self.bench, self.phases = bench, phases
+        self.settings = bench.settings
+        self.scenario = replace(scenario, seed=scenario.seed + self.settings.seed)
+        self.named = scenario
+        self.rows = rows_of(scenario.lengths_q, scenario.capacity_q)
+        self.until = time.monotonic() + self.settings.deadline
+        self.runs: list[Execution] = []
+        self.incomplete: list[Incomplete] = []
+
+    def run(self) -> CaseOutcome:
+        device, driver = self.bench.device(), self.bench.implementation()
+        declined = self.bench.declines(self.scenario)
+        if declined is not None:
+            raise SidestreamError(f"{self.settings.impl} does not serve it: {declined}")
+        with self.phases.timed("build"):
+            inputs = build(self.scenario)
+        with self.phases.timed("reference"):
+            limits, why = self._bounds(inputs)
+        stream = SIDE_STREAM if self.scenario.stream == "side" else 0
+        with VirtualCuda(device, AllocationTable(), stream=stream) as world:
+            mark = device.compiles.mark()
+            with self.phases.timed("compile"):
+                prepared = driver.prepare(problem_of(self.scenario), world)
+            planned = device.compiles.since(mark)
+            call = VirtualCall(
+                world,
+                inputs,
+                workspace_bytes=prepared.workspace_bytes,
+                phases=self.phases,
+            )
+            log = HostLog(table=world.table)
+            mark = device.compiles.mark()
+            outcomes = self._execute(call, prepared, log, stream)
+            executed = device.compiles.since(mark)
+            with self.phases.timed("compile", "cache check"):
+                seen, variations = watch_plans(
+                    self.scenario,
+                    driver=driver,
+                    world=world,
+                    call=call,
+                    prepared=prepared,
+                    planned=planned,
+                    executed=executed,
+                    seen=self.bench.seen,
+                )
+                outcomes.append(
+                    cache.check(seen, variations, kernel=self.settings.kernel)
+                )
+        with self.phases.timed("check", "parity"):
+            judged, errors = self._parity(inputs, limits, why)
+        return self._outcome(
+            [judged, *outcomes], errors, compiles=len(planned) + len(executed)
+        )
+
+    def _bounds(self, inputs: CaseInputs) -> tuple[tolerance.Bound | None, str]:
+        try:
+            return tolerance.bound(inputs.problem(), dtype=self.scenario.dtype), ""
+        except ValueError as error:
+            return None, str(error)
+
+    def _execute(
+        self, call: VirtualCall, prepared: Prepared, log: HostLog, stream: int
+    ) -> list[CheckOutcome]:
+        """Make every call of the case and judge all but parity and cache."""
+        kernel, ahead = (
+            self.settings.kernel,
+            isinstance(self.bench.implementation(), PlansAhead),
+        )
+        patterns = [self.scenario.scratch]
+        patterns += [p for p in ON_CHIP if p != self.scenario.scratch]
+        patterns = patterns[: scratch.FEWEST_PATTERNS]
+        base = self._call(
+            call, prepared, patterns[0], log=log if ahead else None, record=True
+        )
+        going = base.finished
+        filled = [base]
+        filled += [
+            self._call(call, prepared, p, log=log) for p in patterns[1:] if going
+        ]
+        again = [base]
+        if going:
+            again.append(self._call(call, prepared, patterns[0], reseeded=True))
+        isolations = self._isolate(call, prepared, patterns[0]) if going else []
+        calls = len(filled) if ahead else len(filled) - 1
+        with self.phases.timed("check"):
+            return [
+                execution.check(self.runs, kernel=kernel),
+                bounds.check(
+                    self.runs,
+                    allowed=call.allowed(),
+                    spell=call.spell,
+                    broken_guards=call.broken_guards(),
+                    isolations=isolations,
+                    rows=self.rows,
+                    kernel=kernel,
+                ),
+                scratch.check(
+                    filled,
+                    workspace_bytes=call.workspace_bytes,
+                    rows=self.rows,
+                    kernel=kernel,
+                ),
+                determinism.check(again, rows=self.rows, kernel=kernel),
+                host_sync.check(
+                    log.events,
+                    calls=calls,
+                    returns_outputs="out" not in base.written,
+                    kernel=kernel,
+                )
+                if calls
+                else not_run(host_sync.NAME, "no call could be watched"),
+                streams.check(base, stream=stream),
+            ]
+
+    def _isolate(
+        self, call: VirtualCall, prepared: Prepared, pattern: str
+    ) -> list[bounds.Isolation]:
+        """Change every other sequence, then the rest: the others must not notice."""
+        lengths = self.scenario.lengths_q
+        isolations = []
+        for parity_bit in (0, 1):
+            changed = frozenset(range(parity_bit, len(lengths), 2))
+            if not any(n for b, n in enumerate(lengths) if b not in changed):
+                continue
+            if not any(self.scenario.lengths_kv[b] or lengths[b] for b in changed):
+                continue
+            name = "even" if parity_bit == 0 else "odd"
+            with call.flipped(changed):
+                run = self._call(
+                    call, prepared, pattern, label=f"{name} sequences changed"
+                )
+            isolations.append(bounds.Isolation(changed=changed, run=run))
+        return isolations
+
+    def _call(
+        self,
+        call: VirtualCall,
+        prepared: Prepared,
+        pattern: str,
+        *,
+        label: str = "",
+        log: HostLog | None = None,
+        reseeded: bool = False,
+        record: bool = False,
+    ) -> Execution:
+        seed = self.settings.schedule_seed
+        if reseeded:
+            seed, label = seed ^ _OTHER_SCHEDULE, "another schedule"
+        label = label or f"scratch {pattern}"
+        folder = self.settings.launches
+        # The first call keeps the core's own fill: values that look like nothing.
+        fill = ON_CHIP.get(pattern) if self.runs else None
+
+        def options() -> Options:
+            options = Options(
+                seed=seed,
+                budget=self.settings.budget,
+                deadline=max(0.001, self.until - time.monotonic()),
+                sms=self.settings.sms,
+                max_smem=self.bench.device().chip.smem_per_block,
+            )
+            if fill is None:
+                return options
+            return replace(options, smem_fill=fill, register_fill=fill)
+
+        progress = self.bench.progress
+        run = call.execute(
+            prepared,
+            label=label,
+            pattern=pattern,
+            options=options,
+            log=log,
+            record=folder / self.named.name if folder and record else None,
+            progress=(lambda done: progress(label, done)) if progress else None,
+        )
+        self.runs.append(run)
+        return run
+
+    def _parity(
+        self, inputs: CaseInputs, limits: tolerance.Bound | None, why: str
+    ) -> tuple[CheckOutcome, dict[str, Error]]:
+        base = self.runs[0]
+        if limits is None:
+            return not_run(parity.NAME, why), {}
+        if not base.finished:
+            return not_run(parity.NAME, "the call was not finished"), {}
+        out = narrow.from_bits(base.out, narrow.by_name(self.scenario.dtype))
+        outcome, far = parity.check(
+            limits,
+            parity.Result(
+                out=out, lse=base.lse, unwritten=base.out == np.uint16(OUT_SENTINEL)
+            ),
+            rows=self.rows,
+            judge=inputs.judged,
+            kernel=self.settings.kernel,
+        )
+        errors = {"out": Error(ratio=far.out, absolute=far.out_error, at=far.out_at)}
+        if far.lse is not None:
+            errors["lse"] = Error(
+                ratio=far.lse, absolute=far.lse_error or 0.0, at=far.lse_at or ()
+            )
+        return outcome, errors
+
+    def _outcome(
+        self, outcomes: list[CheckOutcome], errors: dict[str, Error], *, compiles: int
+    ) -> CaseOutcome:
+        replay = command(self.settings, self.named)
+        facts: dict[str, Any] = {"scenario": self.named.name, "replay": replay}
+        findings = {
+            f.id: replace(f, **facts) for o in outcomes for f in reversed(o.findings)
+        }
+        for run in self.runs:
+            self.incomplete += [
+                replace(i, scenario=self.named.name) for i in run.incomplete
+            ]
+            # A defect that no check claims is a defect all the same.
+            for f in run.findings:
+                findings.setdefault(f.id, replace(f, **facts))
+        incomplete = list(dict.fromkeys(self.incomplete))
+        for outcome in outcomes:
+            if outcome.status == "not-run" and not incomplete and not findings:
+                incomplete.append(
+                    Incomplete(
+                        reason=f"{outcome.name}: {outcome.reason}",
+                        kernel=self.settings.kernel,
+                        scenario=self.named.name,
+                    )
+                )
+        verdict = Verdict.CLEAN
+        if incomplete:
+            verdict = Verdict.INCOMPLETE
+        if findings:
+            verdict = Verdict.FINDINGS
+        case = Case(
+            impl=self.settings.impl,
+            kernel=self.settings.kernel,
+            scenario=self.named.name,
+            description=self.named.description,
+            verdict=verdict,
+            checks={o.name: Check(status=o.status, reason=o.reason) for o in outcomes},
+            errors=errors,
+            compiles=compiles,
+            launches=len(self.runs[0].launches),
+            warp_instructions=sum(run.warp_instructions for run in self.runs),
+            seconds=dict(self.phases.seconds),
+            findings=tuple(findings),
+            replay=replay,
+            spans=tuple(self.phases.spans),
+        )
+        return CaseOutcome(
+            case=case, findings=tuple(findings.values()), incomplete=tuple(incomplete)
+        )

@@ -1,0 +1,135 @@
+"""A scenario in the terms of a driver, and variations of it for the cache check."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from sidestream.harness.errors import ContractError
+from sidestream.scenarios.scenario import Scenario
+
+if TYPE_CHECKING:
+    from sidestream.harness.drivers.protocol import Problem
+
+
+def problem_of(scenario: Scenario) -> Problem:
+    """Return what a driver is asked to serve."""
+    from sidestream.harness.drivers.protocol import Problem
+
+    return Problem(
+        dtype=scenario.dtype,
+        heads_q=scenario.heads_q,
+        heads_kv=scenario.heads_kv,
+        head_dim=scenario.head_dim,
+        max_len_q=scenario.declared_max_q,
+        max_len_kv=scenario.declared_max_kv,
+        lengths_q=scenario.lengths_q,
+        lengths_kv=scenario.lengths_kv,
+        capacity_q=scenario.capacity_q,
+        capacity_kv=scenario.capacity_kv,
+        causal=scenario.causal,
+        window_left=scenario.window_left,
+        window_right=scenario.window_right,
+        anchor=scenario.anchor or "top_left",
+        sinks=scenario.sinks,
+        lse=scenario.lse,
+        lengths_q_form=scenario.lengths_q_form,
+        lengths_kv_form=scenario.lengths_kv_form,
+        scale=scenario.scale
+        if scenario.scale is not None
+        else 1.0 / math.sqrt(scenario.head_dim),
+    )
+
+
+def other_totals(scenario: Scenario, *, same_capacity: bool) -> Scenario:
+    """Return an equal declaration with other lengths and packed totals.
+
+    Sequences come in reverse order, and the first that is not empty loses a token; a
+    call without tokens gains one. With `same_capacity` the tensors keep their sizes.
+    """
+
+    def shifted(lengths: tuple[int, ...]) -> tuple[int, ...]:
+        turned = list(reversed(lengths))
+        for index, length in enumerate(turned):
+            if length:
+                turned[index] = length - 1
+                return tuple(turned)
+        turned[0] = 1
+        return tuple(turned)
+
+    lengths_q, lengths_kv = shifted(scenario.lengths_q), shifted(scenario.lengths_kv)
+    tail_q = max(0, scenario.capacity_q - sum(lengths_q))
+    tail_kv = max(0, scenario.capacity_kv - sum(lengths_kv))
+    if not same_capacity:
+        tail_q += 3
+        tail_kv += 3 if scenario.layout == "fused_qkv" else 5
+    return dataclasses.replace(
+        scenario,
+        name=f"{scenario.name}+totals",
+        lengths_q=lengths_q,
+        lengths_kv=lengths_kv,
+        tail_q=tail_q,
+        tail_kv=tail_kv,
+        max_len_q=scenario.declared_max_q,
+        max_len_kv=scenario.declared_max_kv,
+        nan_sequences=(),
+    )
+
+
+def one_bit_away(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
+    """Yield scenarios whose declaration differs in one contract bit, with its name."""
+    windowed = scenario.window_left is not None or scenario.window_right is not None
+    causal = scenario.causal
+    scale = scenario.scale or 1.0 / math.sqrt(scenario.head_dim)
+    changes: list[tuple[str, dict[str, object]]] = [
+        ("dtype", {"dtype": _other(scenario.dtype, "float16", "bfloat16")}),
+        ("head_dim", {"head_dim": scenario.head_dim + 8}),
+        ("head_dim", {"head_dim": scenario.head_dim - 8}),
+        ("window_left", {"window_left": None if scenario.window_left else 7}),
+        ("window_left", {"window_left": (scenario.window_left or 0) + 3}),
+        ("sinks", {"sinks": not scenario.sinks, "sink_value": None}),
+        ("scale", {"scale": scale * 1.5}),
+        ("scale", {"scale": -scale}),
+        ("heads_q", {"heads_q": scenario.heads_q * 2}),
+    ]
+    changes += [
+        ("causal", {"causal": other, "window_right": None, "anchor": None})
+        for other in ("none", "top_left", "bottom_right")
+        if other != causal
+    ]
+    if causal == "none":
+        right = scenario.window_right
+        changes.append(("window_right", {"window_right": None if right else 5}))
+        changes.append(("window_right", {"window_right": (right or 0) + 2}))
+    if causal == "none" and windowed:
+        changes.append(
+            ("anchor", {"anchor": _other(scenario.anchor, "bottom_right", "top_left")})
+        )
+    changes += [
+        ("lse", {"lse": other, "lse_slack": 0})
+        for other in ("none", "token_major", "head_major")
+        if other != scenario.lse
+    ]
+    for side in ("q", "kv"):
+        field = f"lengths_{side}_form"
+        form = _other(getattr(scenario, field), "prefix", "counts")
+        changes.append((field, {field: form, f"base_{side}": 0}))
+    for bit, fields in changes:
+        try:
+            varied = dataclasses.replace(scenario, **fields)  # type: ignore[arg-type]
+        except ContractError:
+            continue
+        if varied.declaration() != scenario.declaration():
+            before, after = _spell(scenario, bit), _spell(varied, bit)
+            yield f"{bit} {before} -> {after}", varied
+
+
+def _other(value: object, first: str, second: str) -> str:
+    return second if value == first else first
+
+
+def _spell(scenario: Scenario, bit: str) -> str:
+    value = getattr(scenario, bit)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,96 @@
+"""How cases are run: implementation, device, schedule and budgets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from sidestream.harness.dsl.chip import CHIPS, DEFAULT_SMS
+from sidestream.harness.errors import UsageError
+
+KERNELS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "sidestream": {"sm120": ("sm_120a", "sm_90a")},
+        "fa4": {"sm120": ("sm_120a",)},
+        "cudnn": {"sm120": ("sm_120a",)},
+    }
+)
+"""By implementation, its kernels that are driven and the targets they compile for."""
+
+DEVICES = ("vgpu", "cuda")
+PROFILES = ("isa", "practice")
+ROUND_ROBIN = "round-robin"
+_SCHEDULE = re.compile(r"round-robin|random:[1-9]\d{0,18}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything about a run but its scenarios.
+
+    Attributes:
+        impl: Implementation under test.
+        kernel: Which of its kernels.
+        device: `vgpu` or `cuda`.
+        arch: PTX target.
+        seed: Added to the seed of every scenario's data; unless 0 it also seeds the
+            schedule.
+        schedule: `round-robin` or `random:SEED`; empty follows `seed`.
+        profile: Ordering profile that findings of ordering are judged by.
+        sms: Multiprocessors of the virtual GPU.
+        budget: Warp instructions of one launch after which it is given up.
+        deadline: Seconds of wall time a case may take.
+        launches: Folder to record every launch in, or None.
+
+    Raises:
+        UsageError: a value that there is not, with those there are.
+    """
+
+    impl: str = "sidestream"
+    kernel: str = "sm120"
+    device: str = "vgpu"
+    arch: str = "sm_120a"
+    seed: int = 0
+    schedule: str = ""
+    profile: str = "isa"
+    sms: int = DEFAULT_SMS
+    budget: int = 2_000_000_000
+    deadline: float = 300.0
+    launches: Path | None = None
+
+    def __post_init__(self) -> None:
+        _choose("implementation", self.impl, tuple(KERNELS))
+        _choose("device", self.device, DEVICES)
+        _choose("arch", self.arch, tuple(CHIPS))
+        _choose("profile", self.profile, PROFILES)
+        kernels = KERNELS[self.impl]
+        _choose(f"kernel of {self.impl}", self.kernel, tuple(kernels))
+        if self.arch not in kernels[self.kernel]:
+            raise UsageError(
+                f"kernel {self.kernel} of {self.impl} does not compile for "
+                f"{self.arch}; it does for {', '.join(kernels[self.kernel])}"
+            )
+        if self.schedule and not _SCHEDULE.fullmatch(self.schedule):
+            raise UsageError(
+                f"schedule {self.schedule!r} is neither {ROUND_ROBIN} nor random:SEED "
+                "with a positive SEED"
+            )
+        for name in ("sms", "budget", "deadline"):
+            if getattr(self, name) <= 0:
+                raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
+        if self.seed < 0:
+            raise UsageError(f"seed must not be negative, not {self.seed}")
+
+    @property
+    def schedule_seed(self) -> int:
+        """Seed of the virtual GPU's scheduler; 0 is round-robin."""
+        if self.schedule.startswith("random:"):
+            return int(self.schedule.removeprefix("random:"))
+        return 0 if self.schedule == ROUND_ROBIN else self.seed
+
+
+def _choose(what: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UsageError(f"unknown {what} {value!r}; there are {', '.join(choices)}")

@@ -1,0 +1,333 @@
+"""The tensors of one scenario on the virtual GPU, and execute calls on them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sidestream.harness.checks.observation import Execution, LaunchSeen, Mask
+from sidestream.harness.cuda.host_sync import HostLog
+from sidestream.harness.cuda.memory import Allocation
+from sidestream.harness.cuda.virtual_cuda import VirtualCuda
+from sidestream.harness.device.vgpu import Outcome, run_launch
+from sidestream.harness.drivers.protocol import CallTensors, Prepared, Results
+from sidestream.harness.dsl.capture import Capture
+from sidestream.harness.dsl.record import write_launch
+from sidestream.harness.errors import SidestreamError, UnsupportedError
+from sidestream.harness.exec.machine import Options
+from sidestream.harness.finding import Incomplete
+from sidestream.harness.launch import Launch
+from sidestream.harness.run.phases import Phases
+from sidestream.scenarios.case import CaseInputs
+from sidestream.scenarios.fill import scratch_bytes
+from sidestream.scenarios.layout import View
+
+OUTPUTS = ("out", "lse")
+_FLIP = 0x8000
+"""Sign bit of both 16-bit formats."""
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """What the launches of one call gave."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    spent: float = 0.0
+
+
+class VirtualCall:
+    """A scenario's tensors in device memory; each call starts from the same bytes.
+
+    Args:
+        world: The entered device that holds them.
+        inputs: The scenario's tensors.
+        workspace_bytes: Scratch that the implementation asks for.
+        phases: Where time is counted.
+        recorder: Called with the launch before it is executed, or None.
+    """
+
+    def __init__(
+        self,
+        world: VirtualCuda,
+        inputs: CaseInputs,
+        *,
+        workspace_bytes: int,
+        phases: Phases,
+    ) -> None:
+        self._world = world
+        self._inputs = inputs
+        self._phases = phases
+        self._own = {
+            name: self._place(name, slab) for name, slab in inputs.slabs.items()
+        }
+        for name in ("lengths_q", "lengths_kv", "sinks"):
+            value = getattr(inputs, name)
+            if value is not None:
+                self._own[name] = self._place(name, value)
+        self._workspace = world.table.allocate(
+            workspace_bytes, "workspace", track_init=True
+        )
+        world.publish()
+        self.workspace_bytes = workspace_bytes
+        self.tensors = self._call_tensors()
+
+    def _place(self, name: str, value: NDArray[Any]) -> Allocation:
+        made = self._world.table.allocate(
+            value.nbytes, name, writable=name in OUTPUTS, track_init=name in OUTPUTS
+        )
+        made.data[:] = np.ascontiguousarray(value).view(np.uint8).reshape(-1)
+        return made
+
+    def _view(self, view: View) -> torch.Tensor:
+        dtype = getattr(torch, self._inputs.scenario.dtype)
+        made = self._own[view.slab]
+        return made.tensor(
+            dtype, view.shape, view.strides, byte_offset=view.offset * dtype.itemsize
+        )
+
+    def _call_tensors(self) -> CallTensors:
+        inputs, own = self._inputs, self._own
+        lse = None
+        if inputs.lse is not None:
+            shape, strides = inputs.lse.shape, inputs.lse.strides
+            if inputs.scenario.lse == "head_major":
+                shape, strides = shape[::-1], strides[::-1]
+            lse = own["lse"].tensor(torch.float32, shape, strides)
+        lengths = {
+            name: own[name].tensor(torch.int32, getattr(inputs, name).shape)
+            for name in ("lengths_q", "lengths_kv")
+        }
+        sinks = None
+        if inputs.sinks is not None:
+            sinks = own["sinks"].tensor(torch.float32, inputs.sinks.shape)
+        return CallTensors(
+            q=self._view(inputs.q),
+            k=self._view(inputs.k),
+            v=self._view(inputs.v),
+            out=self._view(inputs.out),
+            lse=lse,
+            lengths_q=lengths["lengths_q"],
+            lengths_kv=lengths["lengths_kv"],
+            sinks=sinks,
+        )
+
+    @contextmanager
+    def flipped(self, sequences: frozenset[int]) -> Iterator[None]:
+        """Turn the sign of every Q and V of some sequences inside."""
+        scenario = self._inputs.scenario
+        sides = (
+            (self._inputs.q, scenario.lengths_q),
+            (self._inputs.v, scenario.lengths_kv),
+        )
+
+        def turn() -> None:
+            for view, lengths in sides:
+                bits = _elements(self._own[view.slab], view, np.dtype(np.uint16))
+                owner = np.repeat(np.arange(len(lengths)), lengths)
+                rows = np.flatnonzero(np.isin(owner, list(sequences)))
+                bits[rows] ^= np.uint16(_FLIP)
+
+        turn()
+        try:
+            yield
+        finally:
+            turn()
+
+    def reset(self, pattern: str) -> None:
+        """Put sentinels back into the outputs and a pattern into the workspace."""
+        for name in OUTPUTS:
+            if name in self._own:
+                slab = np.ascontiguousarray(self._inputs.slabs[name])
+                self._own[name].data[:] = slab.view(np.uint8).reshape(-1)
+                self._own[name].forget_writes()
+        seed = self._inputs.scenario.seed
+        self._workspace.data[:] = scratch_bytes(
+            pattern, self.workspace_bytes, seed=seed
+        )
+        self._workspace.forget_writes()
+        # What an interface allocates for itself starts from the same pattern.
+        self._world.fill = scratch_bytes(pattern, 256, seed=seed).tobytes()
+
+    def scratch(self) -> torch.Tensor:
+        """Return the workspace as bytes."""
+        return self._workspace.tensor(torch.uint8, (self.workspace_bytes,))
+
+    def launches(self, prepared: Prepared) -> list[Launch]:
+        """Return what a call would launch, without executing it."""
+        self.reset("zeros")
+        seen: list[Launch] = []
+        with Capture(seen.append):
+            prepared.execute(self.tensors, self.scratch())
+        return seen
+
+    def execute(
+        self,
+        prepared: Prepared,
+        *,
+        label: str,
+        pattern: str,
+        options: Callable[[], Options],
+        log: HostLog | None = None,
+        record: Path | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Execution:
+        """Make one call and execute its launches.
+
+        Args:
+            prepared: The implementation.
+            label: Of the execution.
+            pattern: What the workspace holds before.
+            options: Called before each launch.
+            log: Watches the host during the call, or None.
+            record: Folder to write each launch into, or None.
+            progress: Called with warp instructions while a launch runs.
+        """
+        self.reset(pattern)
+        run = _Run()
+        world = self._world
+
+        def on_launch(launch: Launch) -> None:
+            if run.outcomes and not run.outcomes[-1].finished:
+                return  # what follows would work on unfinished data
+            began = time.perf_counter()
+            if record is not None:
+                folder = record / f"{len(run.outcomes):02d}-{_file(launch.kernel)}"
+                write_launch(folder, launch, world.table, world.chip.arch)
+            outcome = run_launch(launch, world.table, options(), progress)
+            run.outcomes.append(outcome)
+            for phase, seconds in outcome.seconds.items():
+                self._phases.add(phase, seconds)
+            run.spent += time.perf_counter() - began
+
+        def launched(launch: Launch) -> None:
+            if log is None:
+                on_launch(launch)
+                return
+            with log.paused():
+                on_launch(launch)
+
+        error, incomplete, results = None, [], None
+        with self._phases.timed("host", label):
+            try:
+                if log is None:
+                    with Capture(launched):
+                        results = prepared.execute(self.tensors, self.scratch())
+                else:
+                    with Capture(launched, log.block), log:
+                        results = prepared.execute(self.tensors, self.scratch())
+            except UnsupportedError as raised:
+                incomplete.append(Incomplete(reason=str(raised)))
+            except (SidestreamError, ValueError) as raised:
+                error = f"{type(raised).__name__}: {raised}"
+            except Exception as raised:
+                # Not something an implementation says on purpose: it may as well be
+                # ours, so nothing is concluded from it.
+                text = f"execute raised {type(raised).__name__}: {raised}"
+                incomplete.append(Incomplete(reason=text))
+        return self._execution(label, run, results, error, incomplete)
+
+    def _execution(
+        self,
+        label: str,
+        run: _Run,
+        results: Results | None,
+        error: str | None,
+        incomplete: list[Incomplete],
+    ) -> Execution:
+        incomplete += [i for o in run.outcomes for i in o.incomplete]
+        finished = results is not None and all(o.finished for o in run.outcomes)
+        scenario = self._inputs.scenario
+        shape = (scenario.capacity_q, scenario.heads_q)
+        out = np.zeros((*shape, scenario.head_dim), np.uint16)
+        lse = np.zeros(shape, np.float32) if self._inputs.lse is not None else None
+        written: dict[str, Mask] = {}
+        if results is not None:
+            out = self._bits(results.out, np.dtype(np.uint16))
+            if lse is not None and results.lse is not None:
+                lse = self._bits(results.lse, np.dtype(np.float32))
+            if not results.returned:
+                for name in OUTPUTS:
+                    if name in self._own and self._own[name].init is not None:
+                        written[name] = np.array(self._own[name].init, np.bool_)
+        return Execution(
+            label=label,
+            out=out,
+            lse=lse,
+            written=written,
+            findings=tuple(f for o in run.outcomes for f in o.findings),
+            incomplete=tuple(incomplete),
+            finished=finished,
+            launches=tuple(
+                LaunchSeen(kernel=o.kernel, stream=o.stream) for o in run.outcomes
+            ),
+            error=error,
+            warp_instructions=sum(o.warp_instructions for o in run.outcomes),
+        )
+
+    def _bits(self, tensor: torch.Tensor, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Copy a device tensor's bits out, without a torch operation."""
+        home = self._world.table.at(tensor.untyped_storage().data_ptr())
+        shape = tuple(int(n) for n in tensor.shape)
+        if home is None or 0 in shape:
+            return np.zeros(shape, dtype)
+        strides = tuple(int(s) for s in tensor.stride())
+        offset = (tensor.data_ptr() - home.va) // dtype.itemsize
+        view = View(slab=home.name, offset=offset, shape=shape, strides=strides)
+        return np.array(_elements(home, view, dtype))
+
+    def allowed(self) -> dict[str, Mask]:
+        """By output, the bytes that rows of live sequences occupy."""
+        masks = {}
+        for name, view, size in (
+            ("out", self._inputs.out, 2),
+            ("lse", self._inputs.lse, 4),
+        ):
+            if view is None:
+                continue
+            elements = np.zeros(self._own[name].size // size, np.bool_)
+            chosen = np.lib.stride_tricks.as_strided(
+                elements[view.offset :], view.shape, view.strides
+            )
+            chosen[self._inputs.live] = True
+            masks[name] = np.repeat(elements, size)
+        return masks
+
+    def spell(self, name: str, byte: int) -> str:
+        """Name the place of a byte of an output."""
+        view = self._inputs.out if name == "out" else self._inputs.lse
+        if view is None:
+            return f"byte {byte}"
+        element = byte // (2 if name == "out" else 4) - view.offset
+        names = ("token", "head", "column")
+        index, gap = {}, False
+        for axis in sorted(range(len(view.shape)), key=lambda a: -view.strides[a]):
+            index[names[axis]], element = divmod(element, view.strides[axis])
+            gap = gap or index[names[axis]] >= view.shape[axis]
+        text = ", ".join(f"{n} {index[n]}" for n in names if n in index)
+        return f"{text} (a gap between rows)" if gap else text
+
+    def broken_guards(self) -> list[tuple[str, int]]:
+        """Allocations whose redzones were written by the host."""
+        return [(a.name, offset) for a, offset in self._world.table.broken_redzones()]
+
+
+def _elements(home: Allocation, view: View, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return a writable strided view of an allocation's elements."""
+    size = home.size // dtype.itemsize * dtype.itemsize
+    flat = home.data[:size].view(dtype)
+    return np.lib.stride_tricks.as_strided(
+        flat[view.offset :], view.shape, tuple(s * dtype.itemsize for s in view.strides)
+    )
+
+
+def _file(kernel: str) -> str:
+    """A kernel's name as part of a file name, mangled ones cut."""
+    return "".join(c if c.isalnum() or c in "_-" else "_" for c in kernel)[:60]
