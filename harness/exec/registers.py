@@ -107,7 +107,9 @@ def live_ranges(function: ir.Function) -> dict[int, tuple[int, int]]:
             k |= written & ~read
         gen.append(g)
         kill.append(k)
-        succ.append([number[s] for s in _successors(function, end - 1)])
+        after = _successors(function, end - 1)
+        # A label may stand behind the last instruction: branching there exits.
+        succ.append([number[s] for s in after if s in number])
     live_in = [0] * len(blocks)
     live_out = [0] * len(blocks)
     changed = True

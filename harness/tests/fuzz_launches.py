@@ -36,9 +36,14 @@ _TOKEN = re.compile(r"[%$\w.]+|[^\s\w]|\s+")
 def mutate(text: str, rng: random.Random) -> str:
     """Apply a handful of token- and line-level edits."""
     lines = text.split("\n")
+    # Mostly edits that still parse: other numbers, registers and modifiers.
+    gentle = rng.random() < 0.75
     for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
-        kind = rng.randrange(9)
+        kind = rng.choice((5, 5, 7, 0, 2, 9)) if gentle else rng.randrange(9)
         at = rng.randrange(len(lines))
+        code = [k for k, x in enumerate(lines) if x.endswith(";") and x[:1] != "."]
+        if gentle and code:
+            at = rng.choice(code)
         if kind == 0:
             del lines[at]
         elif kind == 1:
@@ -59,18 +64,24 @@ def mutate(text: str, rng: random.Random) -> str:
             if not tokens:
                 continue
             where = rng.randrange(len(tokens))
+            if kind == 7:
+                where = next((k for k, t in enumerate(tokens) if "." in t), where)
             token = tokens[where]
-            if kind == 5 or re.fullmatch(r"-?\d+", token):
-                tokens[where] = str(rng.choice(_INTERESTING))
+            if kind == 9:
+                swap_registers(tokens, rng)
+            elif kind == 5:
+                numbers = [k for k, t in enumerate(tokens) if t.isdigit()]
+                if numbers:
+                    tokens[rng.choice(numbers)] = str(rng.choice(_INTERESTING))
             elif kind == 6:
                 donor = _TOKEN.findall(lines[rng.randrange(len(lines))])
                 if donor:
                     tokens[where] = rng.choice(donor)
             elif kind == 7:
                 parts = token.split(".")
-                donor = lines[rng.randrange(len(lines))].split(".")
-                parts[rng.randrange(len(parts))] = re.sub(
-                    r"\W.*", "", rng.choice(donor)
+                donor = lines[rng.choice(code) if code else 0].split(" ")[0].split(".")
+                parts[rng.randrange(1, len(parts)) if len(parts) > 1 else 0] = (
+                    rng.choice(donor)
                 )
                 tokens[where] = ".".join(parts)
             else:
@@ -79,6 +90,14 @@ def mutate(text: str, rng: random.Random) -> str:
         if not lines:
             lines = [""]
     return "\n".join(lines)
+
+
+def swap_registers(tokens: list[str], rng: random.Random) -> None:
+    """Let two registers of one line of the same class change places."""
+    registers = [k for k, t in enumerate(tokens) if re.fullmatch(r"%[a-z]+\d+", t)]
+    if len(registers) > 1:
+        a, b = rng.sample(registers, 2)
+        tokens[a], tokens[b] = tokens[b], tokens[a]
 
 
 def random_launch(
@@ -96,7 +115,7 @@ def random_launch(
         return (value % (1 << (8 * size))).to_bytes(size, "little")
 
     dims = (1, 1, 1, 2, 3, 32, 64, 96, 128, 1000, 1024, 0, -1, 65536)
-    plain = rng.random() < 0.7
+    plain = rng.random() < 0.85
     return Launch(
         kernel=entry,
         ptx=text,
@@ -107,7 +126,9 @@ def random_launch(
         if plain
         else (rng.choice(dims), rng.choice(dims), rng.choice(dims)),
         cluster=(1, 1, 1) if plain else (rng.choice((1, 2, 0, 17)), 1, 1),
-        dynamic_smem=rng.choice((0, 1024, 32768, 101376, -1, 1 << 30)),
+        dynamic_smem=rng.choice(
+            (0, 0, 0, 1024, 1024, 32768, 32768, 101376, -1, 1 << 30)
+        ),
         params=tuple(param(s) for s in sizes[: rng.choice((len(sizes),) * 9 + (0,))]),
     )
 
