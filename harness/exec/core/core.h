@@ -177,6 +177,7 @@ struct Warp {
   u32 timeout_seen; /* machine->timeout_epoch when the path began to wait */
   u32 cc;   /* carry flag, one bit per lane */
   u32 nreg; /* registers per thread after setmaxnreg */
+  u32 nreg_set; /* it was executed: until then nreg is what launch bounds leave room for */
   u64 executed;
   /* per lane group counters of cp.async and cp.async.bulk (see async.c) */
   u32 cpa_committed[LANES], bulk_committed[LANES];

@@ -235,6 +235,7 @@ static void start_cta(Machine *m, u32 slot) {
     w->block_kind = BLOCK_NONE;
     w->cc = 0;
     w->nreg = m->regs_per_thread;
+    w->nreg_set = 0;
     memset(w->wait_active, 0, sizeof w->wait_active);
     memset(w->bar_lanes, 0, sizeof w->bar_lanes);
     memset(w->bar_trues, 0, sizeof w->bar_trues);

@@ -41,6 +41,9 @@ MbarResult mbarrier_step(u64 state, u32 op, u32 flags, u32 count, u32 tx, u64 to
     case MBAR_TEST_STATE:
       if (!valid(token)) return failed(state, MBAR_BAD_STATE);
       return (MbarResult){state, phase_of(token) != phase, MBAR_OK};
+    case MBAR_PEND:
+      if (pending == MBAR_MAX) return failed(state, MBAR_BAD_COUNT);
+      return (MbarResult){word(pending + 1, expected, left, phase), 0, MBAR_OK};
     case MBAR_COMPLETE_TX:
       left -= (s64)tx;
       break;
@@ -117,6 +120,10 @@ void mbarrier_complete_tx(Machine *m, const Insn *i, Cta *c, u32 addr, u32 bytes
 
 void mbarrier_arrive_async(Machine *m, const Insn *i, Cta *c, u32 addr, u32 count) {
   from_outside(m, i, c, addr, MBAR_ARRIVE, count, 0);
+}
+
+void mbarrier_pend(Machine *m, const Insn *i, Cta *c, u32 addr) {
+  from_outside(m, i, c, addr, MBAR_PEND, 0, 0);
 }
 
 /* --- instructions ----------------------------------------------------------------

@@ -20,7 +20,8 @@ enum MbarOp {
   MBAR_EXPECT_TX, /* tx */
   MBAR_COMPLETE_TX,
   MBAR_TEST_PARITY, /* count = parity */
-  MBAR_TEST_STATE   /* token */
+  MBAR_TEST_STATE,  /* token */
+  MBAR_PEND         /* one more arrival of this phase (cp.async.mbarrier.arrive) */
 };
 enum MbarFlag { MBAR_NO_COMPLETE = 1 };
 
@@ -54,5 +55,7 @@ static inline u32 mbarrier_pending(u64 word) { return (u32)(word & MBAR_MAX); }
  * shared::cta or shared::cluster address as seen from `c`; faults are recorded. */
 void mbarrier_complete_tx(Machine *m, const Insn *i, Cta *c, u32 addr, u32 bytes);
 void mbarrier_arrive_async(Machine *m, const Insn *i, Cta *c, u32 addr, u32 count);
+/* One more arrival expected of the current phase. */
+void mbarrier_pend(Machine *m, const Insn *i, Cta *c, u32 addr);
 
 #endif

@@ -12,6 +12,7 @@ from sidestream.harness.exec.lower import (
     compare,
     control,
     convert,
+    cp_async,
     integer,
     logic,
     memory,
@@ -27,7 +28,7 @@ Family = Callable[[Builder, ir.Instruction], None]
 FAMILIES: dict[str, Family] = {}
 _MODULES = (
     *(arithmetic, compare, control, convert, integer, logic, mma, move),
-    *(atomic, barrier, memory, warp, bulk),
+    *(atomic, barrier, cp_async, memory, warp, bulk),
 )
 for _module in _MODULES:
     for _op, _function in _module.FAMILY.items():
