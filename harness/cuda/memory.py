@@ -92,7 +92,12 @@ class Allocation:
                 f"a {tuple(shape)} tensor of {dtype} at byte {byte_offset} does not "
                 f"fit the {self.size} bytes of {self.name}"
             )
-        whole = torch.from_numpy(self.data[: self.size // item * item]).view(dtype)
+        data = self.data[: self.size // item * item]
+        if not self.size and self._slab is not None:
+            # An empty array has no address; a view at ours keeps the tensor's home.
+            offset = self.va - int(self._slab.ctypes.data)
+            data = self._slab[offset : offset + ALIGNMENT]
+        whole = torch.from_numpy(data).view(dtype)
         return whole.as_strided(tuple(shape), strides, byte_offset // item)
 
     def poison(self, pattern: bytes) -> None:
@@ -249,11 +254,15 @@ class AllocationTable:
         allocation.freed = True
 
     def at(self, address: int) -> Allocation | None:
-        """Return the allocation, live or freed, that holds a device address."""
+        """Return the allocation, live or freed, that holds a device address.
+
+        An allocation of no bytes holds the address it starts at.
+        """
         index = bisect_right(self._starts, address) - 1
-        if index >= 0 and address < self._by_va[index].end:
-            return self._by_va[index]
-        return None
+        if index < 0:
+            return None
+        found = self._by_va[index]
+        return found if address < found.end or address == found.va else None
 
     def by_id(self, id: int) -> Allocation:
         """Return an allocation by its number.
@@ -269,7 +278,7 @@ class AllocationTable:
     def describe(self, address: int) -> str:
         """Say where an address lies in terms of the nearest allocation."""
         inside = self.at(address)
-        if inside is not None:
+        if inside is not None and inside.size:
             state = " (freed)" if inside.freed else ""
             return f"byte {address - inside.va} of {inside.name}{state}"
         index = bisect_right(self._starts, address) - 1

@@ -111,7 +111,9 @@ def _variations(
         same_launches = False
         if same_key:
             own = own or _anonymous(call.launches(prepared), world.table)
-            same_launches = own == _anonymous(*_launches(varied, driver, world))
+            # A call without tokens launches nothing, which tells nothing apart.
+            other = _anonymous(*_launches(varied, driver, world))
+            same_launches = bool(own) and own == other
         found.append(Variation(bit=bit, same_key=same_key, same_launches=same_launches))
     return found
 

@@ -157,5 +157,15 @@ def test_lookup_agrees_with_a_search(sizes, data):
     if not starts:
         return
     address = data.draw(st.sampled_from(starts)) + data.draw(st.integers(-400, 400))
-    found = [a for a in table if a.va <= address < a.end]
+    found = [a for a in table if a.va <= address < max(a.end, a.va + 1)]
     assert table.at(address) is (found[0] if found else None)
+
+
+def test_an_empty_allocation_is_the_home_of_its_tensor():
+    table = AllocationTable()
+    empty = table.allocate(0, "k")
+    tensor = empty.tensor(torch.bfloat16, (0, 2, 64))
+    assert tuple(tensor.shape) == (0, 2, 64)
+    assert table.at(tensor.untyped_storage().data_ptr()) is empty
+    assert table.describe(empty.va) == "0 bytes past the end of k"
+    assert len(table.entries()) == 0
