@@ -71,7 +71,7 @@ static void settle_exits(Warp *w, const Insn *i, u32 id, BarrierCommand c, u32 l
   Cta *cta = w->cta;
   Warp *first = &w->m->warps[cta->slot * w->m->warps_per_cta];
   for (u32 k = 0; k < w->m->warps_per_cta; k++)
-    if (!first[k].done && first[k].bar_lanes[id]) arrive(&first[k], i, id, c, lane);
+    if (first[k].bar_lanes[id]) arrive(&first[k], i, id, c, lane);
   u32 generation = cta->bar[id].generation;
   BarrierResult r = barrier_settle(cta->bar[id], live_threads(cta));
   if (r.completed) release(cta, id, r, generation);
