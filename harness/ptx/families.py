@@ -76,16 +76,20 @@ def readings(spelling: str) -> tuple[Match, ...]:
     words = spelling.split(".")
     if len(words) > MAX_WORDS:
         return ()
-    found: list[Match] = []
-    for family in _BY_FIRST_WORD.get(words[0], ()):
-        own = family.spelling.split(".")
-        if words[: len(own)] != own:
-            continue
-        for form in family.forms:
-            fitting = match(family, form, words[len(own) :])
-            if fitting is not None:
-                found.append(fitting)
-    return tuple(found)
+    candidates = [
+        (family, form, words[family.spelling.count(".") + 1 :])
+        for family in _BY_FIRST_WORD.get(words[0], ())
+        if _starts(words, family)
+        for form in family.forms
+    ]
+    found = [match(*candidate) for candidate in candidates]
+    found += [match(*candidate, any_order=True) for candidate in candidates]
+    return tuple(reading for reading in found if reading is not None)
+
+
+def _starts(words: Sequence[str], family: Family) -> bool:
+    own = family.spelling.split(".")
+    return list(words[: len(own)]) == own
 
 
 def bind_operands(spelling: str, operands: Sequence[ir.Operand]) -> Reading:
@@ -104,7 +108,6 @@ def _family_name(spelling: str) -> str:
     """The longest family spelling that starts an unread opcode, else its first word."""
     words = spelling.split(".")
     for family in _BY_FIRST_WORD.get(words[0], ()):
-        own = family.spelling.split(".")
-        if words[: len(own)] == own:
+        if _starts(words, family):
             return family.spelling
     return words[0]

@@ -170,11 +170,17 @@ class Bound:
     writes: tuple[str, ...]
 
 
-def match(family: Family, form: Form, words: Sequence[str]) -> Match | None:
-    """Read the dotted words after the family's own; None if they do not fit."""
+def match(
+    family: Family, form: Form, words: Sequence[str], *, any_order: bool = False
+) -> Match | None:
+    """Read the dotted words after the family's own; None if they do not fit.
+
+    The ISA writes them in one order, and assemblers take them in any: only words that
+    fit several slots, such as types, keep theirs. `any_order` reads those too.
+    """
     if len(words) > len(form.slots):
         return None
-    mods = _words(form.slots, words)
+    mods = (_words_in_any_order if any_order else _words)(form.slots, words)
     if mods is None:
         return None
     return Match(form.op or family.spelling, form, {**form.implied, **mods})
@@ -190,6 +196,20 @@ def _words(slots: Sequence[Slot], words: Sequence[str]) -> Mods | None:
             kept = slot.values[words[0]]
             return mods if slot.name is None else {slot.name: kept, **mods}
     return _words(rest, words) if slot.optional else None
+
+
+def _words_in_any_order(slots: Sequence[Slot], words: Sequence[str]) -> Mods | None:
+    """Give each word the first free slot that has it."""
+    free = list(slots)
+    mods: Mods = {}
+    for word in words:
+        slot = next((slot for slot in free if word in slot.values), None)
+        if slot is None:
+            return None
+        free.remove(slot)
+        if slot.name is not None:
+            mods[slot.name] = slot.values[word]
+    return mods if all(slot.optional for slot in free) else None
 
 
 def bind(found: Match, operands: Sequence[ir.Operand]) -> Bound | None:

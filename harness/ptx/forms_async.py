@@ -30,7 +30,7 @@ def _copy_size(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
 
 _CP_ASYNC = f"cop=ca|cg dst=shared|shared::cta src=global {_HINT} {_PREFETCH}"
 _REDUCED: tuple[tuple[str, str], ...] = (
-    ("and|or|xor", "b32|b64"),
+    ("and|or|xor", "b32"),
     ("add", "u32|s32|u64"),
     ("inc|dec", "u32"),
     ("min|max", "u32|s32"),

@@ -26,6 +26,11 @@ def _section(name: str) -> str:
     return f"Parallel Synchronization and Communication Instructions: {name}"
 
 
+def _hint_fits(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
+    """Cache hints are for global memory and generic addresses."""
+    return "cache_hint" not in mods or mods.get("space", "global") == "global"
+
+
 def _halves_fit(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
     """Eight-element vectors are of 16-bit types only."""
     return mods["vec"] != "v8" or mods["type"] in ("f16", "bf16")
@@ -38,6 +43,7 @@ def _reductions(sem: str, dest: str) -> list[Form]:
         Form(
             f"{start} {_SPACE} op={ops} {_HINT} type={types}",
             f"{dest.format('d:type')}[addr] b:type" + _POLICY,
+            rule=_hint_fits,
         )
         for ops, types in _REDUCTIONS
     ]
@@ -45,6 +51,7 @@ def _reductions(sem: str, dest: str) -> list[Form]:
         Form(
             f"{start} {_SPACE} op=add noftz {_HINT} type=f16|f16x2|bf16|bf16x2",
             f"{dest.format('d:type')}[addr] b:type" + _POLICY,
+            rule=_hint_fits,
         )
     )
     found.append(
@@ -75,6 +82,7 @@ FAMILIES: tuple[Family, ...] = (
             Form(
                 f"{_ATOM_START} op=exch {_HINT} type=b32|b64|b128",
                 "=d:type [addr] b:type" + _POLICY,
+                rule=_hint_fits,
             ),
             Form(
                 f"{_ATOM_START} op=cas type=b16|b32|b64|b128",
@@ -101,8 +109,11 @@ FAMILIES: tuple[Family, ...] = (
                 )
             ),
             Form(
-                "mmio? sem=release scope=gpu|cluster space=global? op=add"
-                " type=u32|s32|u64|s64",
+                "mmio sem=release scope=sys space=global? op=add type=u32|s32|u64|s64",
+                "[addr] b:type",
+            ),
+            Form(
+                "sem=release scope=gpu|sys space=global? op=add type=u32|s32|u64|s64",
                 "[addr] b:type",
             ),
         ),

@@ -179,14 +179,7 @@ _FENCES: tuple[Family, ...] = (
     Family(
         "membar.proxy",
         _section("membar, fence"),
-        (
-            Form("proxy=alias", "", op="fence.proxy"),
-            Form(
-                "proxy=async space=global|shared::cta|shared::cluster?",
-                "",
-                op="fence.proxy",
-            ),
-        ),
+        (Form("proxy=alias|async", "", op="fence.proxy"),),
     ),
 )
 

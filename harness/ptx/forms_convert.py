@@ -11,16 +11,41 @@ from sidestream.harness.ptx import ir
 from sidestream.harness.ptx.forms import Family, Form
 
 _INTEGER = "u8|u16|u32|u64|s8|s16|s32|s64"
-_FLOAT = "f16|bf16|f32|f64"
+_LONG_INTEGER = "u16|u32|u64|s16|s32|s64"
 _TO_INTEGER = "round=rni|rzi|rmi|rpi"
 _ROUND = "round=rn|rz|rm|rp"
+# Which of `.ftz` and `.sat` go with which pair of types; a result with fewer bits
+# needs a rounding, one of the same type may be rounded to an integer.
+_FLOAT_ROWS: tuple[str, ...] = (
+    f"{_TO_INTEGER} sat? dtype={_INTEGER} stype=f16|f64",
+    f"{_TO_INTEGER} ftz? sat? dtype={_INTEGER} stype=f32",
+    f"{_TO_INTEGER} dtype={_LONG_INTEGER} stype=bf16",
+    f"{_ROUND} sat? dtype=f16|f64 stype={_INTEGER}",
+    f"{_ROUND} ftz? sat? dtype=f32 stype={_INTEGER}",
+    f"{_ROUND} dtype=bf16 stype={_LONG_INTEGER}",
+    f"{_ROUND} ftz? sat? dtype=f16 stype=f32",
+    f"{_ROUND} ftz? sat? dtype=f32 stype=f64",
+    f"{_ROUND} sat? dtype=f16 stype=f64",
+    f"{_ROUND} ftz? dtype=bf16 stype=f32",
+    f"{_ROUND} dtype=bf16 stype=f64",
+    f"{_ROUND}? dtype=f16 stype=bf16",
+    f"{_ROUND}? dtype=bf16 stype=f16",
+    f"{_ROUND}? dtype=f64 stype=bf16",
+    f"{_ROUND}? ftz? dtype=f32 stype=bf16",
+    "sat? dtype=f64 stype=f16",
+    "ftz? sat? dtype=f32 stype=f16",
+    "ftz? sat? dtype=f64 stype=f32",
+    f"{_TO_INTEGER}? sat? dtype=f16 stype=f16",
+    f"{_TO_INTEGER}? sat? dtype=f64 stype=f64",
+    f"{_TO_INTEGER}? dtype=bf16 stype=bf16",
+    f"{_TO_INTEGER}? ftz? sat? dtype=f32 stype=f32",
+)
 _ONE = "=d:dtype+ a:stype+"
 _FP8 = "e4m3x2|e5m2x2"
 _FP6 = "e2m3x2|e3m2x2"
 _NARROW = f"{_FP8}|{_FP6}|e2m1x2"
 _FOUR = "e4m3x4|e5m2x4|e2m3x4|e3m2x4|e2m1x4"
 _SCALED = "scaled=scaled::n2::ue8m0"
-_RANK = {"f16": 1, "bf16": 1, "f32": 2, "f64": 3}
 _SPACE = "const|global|local|shared|shared::cta|shared::cluster|param|param::entry"
 
 
@@ -28,21 +53,13 @@ def _section(name: str) -> str:
     return f"Data Movement and Conversion Instructions: {name}"
 
 
-def _float_rounding(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
-    """A narrower result needs a rounding, a wider one takes none.
-
-    Between types of one size an integer rounding is allowed, and between `f16` and
-    `bf16` a rounding is needed.
-    """
+def _can_saturate(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
+    """`.sat` is for results that cannot hold every source value."""
     source, result = mods["stype"], mods["dtype"]
-    rounding = mods.get("round", "")
-    if rounding.endswith("i"):
-        return source == result
-    if _RANK[result] < _RANK[source]:
-        return rounding != ""
-    if _RANK[result] > _RANK[source]:
-        return rounding == "" or "bf16" in (source, result)
-    return (source == result) == (rounding == "")
+    narrower = int(result[1:]) <= int(source[1:])
+    if source[0] == result[0]:
+        return narrower and source != result
+    return narrower or source[0] == "s"
 
 
 def _four(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
@@ -55,14 +72,9 @@ FAMILIES: tuple[Family, ...] = (
         "cvt",
         _section("cvt"),
         (
-            Form(f"sat? dtype={_INTEGER} stype={_INTEGER}", _ONE),
-            Form(f"{_TO_INTEGER} ftz? sat? dtype={_INTEGER} stype={_FLOAT}", _ONE),
-            Form(f"{_ROUND} ftz? sat? dtype={_FLOAT} stype={_INTEGER}", _ONE),
-            Form(
-                f"{_ROUND}|rni|rzi|rmi|rpi? ftz? sat? dtype={_FLOAT} stype={_FLOAT}",
-                _ONE,
-                rule=_float_rounding,
-            ),
+            Form(f"dtype={_INTEGER} stype={_INTEGER}", _ONE),
+            Form(f"sat dtype={_INTEGER} stype={_INTEGER}", _ONE, rule=_can_saturate),
+            *(Form(words, _ONE) for words in _FLOAT_ROWS),
             Form("round=rn|rz relu? satfinite? dtype=f16|bf16 stype=f32", _ONE),
             Form(
                 "round=rn|rz relu? satfinite? dtype=f16x2|bf16x2 stype=f32",

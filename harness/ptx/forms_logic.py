@@ -22,6 +22,7 @@ _COMPARED: tuple[tuple[str, str, str], ...] = (
     (_FLOAT, "ftz? ", "f32"),
     (_FLOAT, "", "f64"),
 )
+_WITHOUT_FTZ = tuple((compare, "", types) for compare, _, types in _COMPARED)
 _COMPARED_HALF: tuple[tuple[str, str, str], ...] = (
     (_FLOAT, "ftz? ", "f16"),
     (_FLOAT, "", "bf16"),
@@ -84,9 +85,11 @@ FAMILIES: tuple[Family, ...] = (
         "set",
         "Half Precision Comparison Instructions: set",
         (
-            *_set((*_COMPARED, *_COMPARED_HALF), "f16|bf16"),
+            *_set((*_COMPARED, _COMPARED_HALF[0]), "f16"),
+            *_set((*_WITHOUT_FTZ, (_FLOAT, "", "f16|bf16")), "bf16"),
             *_set(_COMPARED_HALF, "u16|s16|u32|s32"),
-            *_set(_COMPARED_PACKED, "f16x2|bf16x2|u32|s32"),
+            *_set(_COMPARED_PACKED[:1], "f16x2|u32|s32"),
+            *_set(_COMPARED_PACKED[1:], "bf16x2|u32|s32"),
         ),
     ),
     Family(

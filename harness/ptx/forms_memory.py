@@ -12,12 +12,15 @@ from sidestream.harness.ptx.forms import Family, Form
 from sidestream.harness.ptx.literals import WIDTHS
 
 _MEMORY = "b8|b16|b32|b64|b128|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64"
-_MOVED = "b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64|f16|bf16|f16x2|bf16x2"
+_SMALL = _MEMORY.replace("|b128", "")
+_MOVED = "b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64"
 _LOAD_SPACE = (
     "space=const|global|local|param|param::entry|param::func"
     "|shared|shared::cta|shared::cluster"
 )
 _STORE_SPACE = "space=global|local|param|param::func|shared|shared::cta|shared::cluster"
+_VOLATILE_SPACE = "space=global|local|shared|shared::cta|shared::cluster"
+_STRONG_SPACE = "space=global|shared|shared::cta|shared::cluster"
 _SCOPE = "scope=cta|cluster|gpu|sys"
 _L1 = (
     "level_eviction=L1::evict_normal|L1::evict_unchanged|L1::evict_first"
@@ -27,9 +30,16 @@ _L2 = "l2_eviction=L2::evict_normal|L2::evict_first|L2::evict_last?"
 _HINT = "cache_hint=L2::cache_hint?"
 _PREFETCH = "prefetch_size=L2::64B|L2::128B|L2::256B?"
 _VEC = "vec=v2|v4|v8?"
+_ASYNC = (
+    " completion=mbarrier::complete_tx::bytes vec=v2|v4?"
+    " type=b32|b64|b128|u32|u64|s32|s64|f32|f64"
+)
 _LOADED = "=#d:type+ [addr]"
 _STORED = "[addr] #b:type+"
 _POLICY = " policy:b64?cache_hint"
+
+
+_GLOBAL_ONLY = {"level_eviction", "l2_eviction", "cache_hint", "prefetch_size"}
 
 
 def _section(name: str) -> str:
@@ -39,8 +49,9 @@ def _section(name: str) -> str:
 def _vector(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
     """Vectors are of 128 bits at most, in global memory of 256.
 
-    A cache operator and an eviction priority exclude each other; `.nc` is for global
-    memory.
+    A cache operator and an eviction priority exclude each other. `.nc` is for global
+    memory; eviction priorities, cache hints and prefetch sizes are for global memory
+    and generic addresses, those of the second level for 256-bit vectors.
     """
     count = int(mods["vec"][1:]) if "vec" in mods else 1
     width = WIDTHS[mods["type"]]
@@ -50,9 +61,17 @@ def _vector(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
             return False
     if count == 8 and width != 32:
         return False
-    if "nc" in mods and mods.get("space") != "global":
+    if "nc" in mods and (mods.get("space") != "global" or "sem" in mods):
+        return False
+    if _GLOBAL_ONLY & mods.keys() and mods.get("space", "global") != "global":
+        return False
+    if "l2_eviction" in mods and count * width != 256:
         return False
     return "cop" not in mods or not {"level_eviction", "l2_eviction"} & mods.keys()
+
+
+def _short_vector(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
+    return int(mods.get("vec", "v1")[1:]) * WIDTHS[mods["type"]] <= 128
 
 
 def _parts(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
@@ -92,12 +111,12 @@ FAMILIES: tuple[Family, ...] = (
                 rule=_vector,
             ),
             Form(
-                f"sem=volatile {_LOAD_SPACE}? {_PREFETCH} {_VEC} type={_MEMORY}",
+                f"sem=volatile {_VOLATILE_SPACE}? {_PREFETCH} {_VEC} type={_MEMORY}",
                 _LOADED,
                 rule=_vector,
             ),
             Form(
-                f"sem=relaxed|acquire {_SCOPE} {_LOAD_SPACE}? {_L1} {_L2} {_HINT}"
+                f"sem=relaxed|acquire {_SCOPE} {_STRONG_SPACE}? {_L1} {_L2} {_HINT}"
                 f" {_PREFETCH} {_VEC} type={_MEMORY}",
                 _LOADED + _POLICY,
                 rule=_vector,
@@ -111,7 +130,13 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "ldu",
         _section("ldu"),
-        (Form(f"space=global? {_VEC} type={_MEMORY}", _LOADED, rule=_vector),),
+        (
+            Form(
+                f"space=global? vec=v2|v4? type={_MEMORY}",
+                _LOADED,
+                rule=_short_vector,
+            ),
+        ),
     ),
     Family(
         "st",
@@ -124,12 +149,12 @@ FAMILIES: tuple[Family, ...] = (
                 rule=_vector,
             ),
             Form(
-                f"sem=volatile {_STORE_SPACE}? {_VEC} type={_MEMORY}",
+                f"sem=volatile {_VOLATILE_SPACE}? {_VEC} type={_MEMORY}",
                 _STORED,
                 rule=_vector,
             ),
             Form(
-                f"sem=relaxed|release {_SCOPE} {_STORE_SPACE}? {_L1} {_L2} {_HINT}"
+                f"sem=relaxed|release {_SCOPE} {_STRONG_SPACE}? {_L1} {_L2} {_HINT}"
                 f" {_VEC} type={_MEMORY}",
                 _STORED + _POLICY,
                 rule=_vector,
@@ -142,15 +167,22 @@ FAMILIES: tuple[Family, ...] = (
         _section("st.async"),
         (
             Form(
-                "sem=weak? scope=cluster? space=shared::cluster?"
-                " completion=mbarrier::complete_tx::bytes vec=v2|v4?"
-                " type=b32|b64|b128|u32|u64|s32|s64|f32|f64",
+                f"sem=weak? space=shared::cluster?{_ASYNC}",
                 "[addr] #b:type [mbar]",
                 rule=_vector,
             ),
             Form(
-                f"mmio? sem=release scope=gpu|sys space=global? type={_MEMORY}",
-                "[addr] #b:type+",
+                f"scope=cluster space=shared::cluster?{_ASYNC}",
+                "[addr] #b:type [mbar]",
+                rule=_vector,
+            ),
+            Form(
+                f"mmio sem=release scope=sys space=global? type={_SMALL}",
+                "[addr] #b:type",
+            ),
+            Form(
+                f"sem=release scope=gpu|sys space=global? type={_SMALL}",
+                "[addr] #b:type",
             ),
         ),
     ),

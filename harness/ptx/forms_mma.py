@@ -66,6 +66,8 @@ def _fragments(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
             _registers(k * n, bbits),
             _registers(m * n, _BITS[mods["ctype"]]),
         )
+    if any(_length(args[ids]) != 2 for ids in ("ids_a", "ids_b") if ids in args):
+        return False
     return tuple(_length(args.get(name)) for name in "dabc") == wanted
 
 
@@ -90,11 +92,19 @@ _DENSE: tuple[tuple[str, str], ...] = (
     # Shapes with layouts, types.
     (
         "shape=m8n8k4 alayout=row|col blayout=row|col",
-        "dtype=f16|f32 atype=f16 btype=f16 ctype=f16|f32",
+        "dtype=f32 atype=f16 btype=f16 ctype=f16|f32",
+    ),
+    (
+        "shape=m8n8k4 alayout=row|col blayout=row|col",
+        "dtype=f16 atype=f16 btype=f16 ctype=f16",
     ),
     (
         f"shape=m16n8k8|m16n8k16 {_ROW_COL}",
-        "dtype=f16|f32 atype=f16 btype=f16 ctype=f16|f32",
+        "dtype=f16 atype=f16 btype=f16 ctype=f16",
+    ),
+    (
+        f"shape=m16n8k8|m16n8k16 {_ROW_COL}",
+        "dtype=f32 atype=f16 btype=f16 ctype=f32",
     ),
     (
         f"shape=m16n8k8|m16n8k16 {_ROW_COL}",
@@ -103,7 +113,11 @@ _DENSE: tuple[tuple[str, str], ...] = (
     (f"shape=m16n8k4|m16n8k8 {_ROW_COL}", "dtype=f32 atype=tf32 btype=tf32 ctype=f32"),
     (
         f"shape=m16n8k16|m16n8k32 {_ROW_COL}",
-        "dtype=f16|f32 atype=e4m3|e5m2 btype=e4m3|e5m2 ctype=f16|f32",
+        "dtype=f16 atype=e4m3|e5m2 btype=e4m3|e5m2 ctype=f16",
+    ),
+    (
+        f"shape=m16n8k16|m16n8k32 {_ROW_COL}",
+        "dtype=f32 atype=e4m3|e5m2 btype=e4m3|e5m2 ctype=f32",
     ),
     (
         f"shape=m8n8k16|m16n8k16|m16n8k32 {_ROW_COL} satfinite?",
@@ -117,7 +131,11 @@ _DENSE: tuple[tuple[str, str], ...] = (
 _SPARSE_FORMS: tuple[tuple[str, str], ...] = (
     (
         f"shape=m16n8k16|m16n8k32 {_ROW_COL}",
-        "dtype=f16|f32 atype=f16 btype=f16 ctype=f16|f32",
+        "dtype=f16 atype=f16 btype=f16 ctype=f16",
+    ),
+    (
+        f"shape=m16n8k16|m16n8k32 {_ROW_COL}",
+        "dtype=f32 atype=f16 btype=f16 ctype=f32",
     ),
     (
         f"shape=m16n8k16|m16n8k32 {_ROW_COL}",
@@ -146,7 +164,8 @@ def _kinds(*, sparse: bool) -> tuple[Form, ...]:
     fp4 = "dtype=f32 atype=e2m1 btype=e2m1 ctype=f32"
     fp8 = f"dtype=f32 atype={_F8F6F4} btype={_F8F6F4} ctype=f32"
     rows = (
-        ("kind=kind::f8f6f4", short, fp8.replace("=f32", "=f16|f32"), ""),
+        ("kind=kind::f8f6f4", short, fp8.replace("=f32", "=f16"), ""),
+        ("kind=kind::f8f6f4", short, fp8, ""),
         (
             "kind=kind::mxf4 block_scale scale_vec=scale_vec::2X?",
             long,
@@ -154,7 +173,13 @@ def _kinds(*, sparse: bool) -> tuple[Form, ...]:
             _SCALES,
         ),
         (
-            "kind=kind::mxf4nvf4 block_scale scale_vec=scale_vec::2X|scale_vec::4X",
+            "kind=kind::mxf4nvf4 block_scale scale_vec=scale_vec::2X",
+            long,
+            f"{fp4} stype=ue8m0",
+            _SCALES,
+        ),
+        (
+            "kind=kind::mxf4nvf4 block_scale scale_vec=scale_vec::4X",
             long,
             f"{fp4} stype=ue8m0|ue4m3",
             _SCALES,
@@ -193,8 +218,9 @@ def _sparse_family(spelling: str) -> Family:
         for shape, types in _SPARSE_FORMS
     ]
     if spelling.endswith("ordered_metadata"):
-        forms += [
-            Form(f.words, f.operands, f.op, {**f.implied, "ordered": "ordered"}, f.rule)
+        ordered = {"ordered": "ordered"}
+        forms = [
+            Form(f.words, f.operands, f.op, {**f.implied, **ordered}, f.rule)
             for f in (*_kinds(sparse=True), *forms)
         ]
     return Family(spelling, _section("mma.sp"), tuple(forms))

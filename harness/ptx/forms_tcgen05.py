@@ -23,8 +23,8 @@ _COLLECTOR_B = "collector=" + "|".join(
     for use in ("fill", "use", "lastuse", "discard")
 )
 _SCALED: tuple[tuple[str, str], ...] = (
-    ("kind::mxf8f6f4", "scale_vec::1X|block32"),
-    ("kind::mxf4", "scale_vec::2X|block32"),
+    ("kind::mxf8f6f4", "scale_vec::1X|block32?"),
+    ("kind::mxf4", "scale_vec::2X|block32?"),
     ("kind::mxf4nvf4", "scale_vec::2X|scale_vec::4X|block16|block32"),
 )
 _A_PLACES = ("a:b64", "[a]")
@@ -43,8 +43,10 @@ def _register_count(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> 
     )
 
 
-def _mask(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
-    """The lane mask has 128 bits a CTA."""
+def _dense(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
+    """The lane mask has 128 bits a CTA; shifted rows are not kept for later."""
+    if "ashift" in mods and mods.get("collector", "").endswith(("::fill", "::use")):
+        return False
     mask = args.get("mask")
     wanted = 4 if mods["cta_group"] == "cta_group::1" else 8
     return mask is None or (
@@ -94,21 +96,21 @@ def _mma(spelling: str) -> Family:
         shift = " ashift?" if a == "[a]" else ""
         forms.append(
             Form(
-                f"{_GROUP} {_FLOAT_KIND}{shift} {_COLLECTOR_A}",
+                f"{_GROUP} kind=kind::f16|kind::tf32{shift} {_COLLECTOR_A}",
                 f"{start} {{mask}}:b32? enable:pred $scale_input?",
-                rule=_mask,
+                rule=_dense,
             )
         )
         forms.append(
             Form(
-                f"{_GROUP} kind=kind::i8{shift} {_COLLECTOR_A}",
+                f"{_GROUP} kind=kind::f8f6f4|kind::i8{shift} {_COLLECTOR_A}",
                 f"{start} {{mask}}:b32? enable:pred",
-                rule=_mask,
+                rule=_dense,
             )
         )
         forms += [
             Form(
-                f"{_GROUP} kind={kind} block_scale scale_vec={scales}? {_COLLECTOR_A}",
+                f"{_GROUP} kind={kind} block_scale scale_vec={scales} {_COLLECTOR_A}",
                 f"{start} [scale_a] [scale_b] enable:pred",
             )
             for kind, scales in _SCALED

@@ -47,7 +47,7 @@ def _coordinates(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> boo
         count = 2 if mode.startswith("im2col::w") else dim - 2
         if len(offsets.elements) != count:
             return False
-    elif offsets is not None:
+    elif offsets is not None or (mode == "im2col_no_offs" and dim < 3):
         return False
     return len(where.coords) == wanted
 

@@ -6,11 +6,24 @@ PTX ISA chapters "Parallel Synchronization and Communication Instructions" and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from sidestream.harness.ptx import ir
 from sidestream.harness.ptx.forms import Family, Form
 
 
 def _section(name: str) -> str:
     return f"Parallel Synchronization and Communication Instructions: {name}"
+
+
+def _register_count(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
+    """A warp's registers come in eights, from 24 to 256."""
+    count = args["count"]
+    return (
+        isinstance(count, ir.Immediate)
+        and 24 <= count.value <= 256
+        and count.value % 8 == 0
+    )
 
 
 FAMILIES: tuple[Family, ...] = (
@@ -68,7 +81,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "setmaxnreg",
         "Miscellaneous Instructions: setmaxnreg",
-        (Form("mode=inc|dec sync aligned type=u32", "$count"),),
+        (Form("mode=inc|dec sync aligned type=u32", "$count", rule=_register_count),),
     ),
     Family(
         "nanosleep",

@@ -18,6 +18,11 @@ def _shapes(k: int) -> str:
     return "shape=" + "|".join(f"m64n{n}k{k}" for n in range(8, 257, 8))
 
 
+def _integer_shapes(k: int) -> str:
+    sizes = (8, 24, *range(16, 257, 16))
+    return "shape=" + "|".join(f"m64n{n}k{k}" for n in sizes)
+
+
 def _fragments(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
     """D has 64 N elements over 128 threads; A in registers has four of them."""
     n = int(mods["shape"].split("n")[1].split("k")[0])
@@ -54,12 +59,17 @@ def _rows(sparse: int) -> list[Form]:
         )
     )
     integers = "dtype=s32 atype=u8|s8 btype=u8|s8"
-    rows.append((f"{_shapes(32 * sparse)} satfinite? {integers}", "", "", ""))
+    rows.append((f"{_integer_shapes(32 * sparse)} satfinite? {integers}", "", "", ""))
     # Examples in the ISA put the word last.
-    rows.append((f"{_shapes(32 * sparse)} {integers} satfinite", "", "", ""))
+    rows.append((f"{_integer_shapes(32 * sparse)} {integers} satfinite", "", "", ""))
     if sparse == 1:
         rows.append(
-            (f"{_shapes(256)} dtype=s32 atype=b1 btype=b1 op=and|xor !popc", "", "", "")
+            (
+                f"{_integer_shapes(256)} dtype=s32 atype=b1 btype=b1 op=and !popc",
+                "",
+                "",
+                "",
+            )
         )
     found: list[Form] = []
     for words, scales, both, only_b in rows:

@@ -196,10 +196,12 @@ def _compile_fa4(kernel: PublicKernel) -> None:
 
     cutlass.utils.HardwareInfo = _HardwareInfo
     with triton_importable():
-        interface, tile_scheduler, utils, conversions = (
+        # `Any`: the names below are replaced.
+        parts: list[Any] = [
             importlib.import_module(f"flash_attn.cute.{name}")
             for name in ("interface", "tile_scheduler", "utils", "cute_dsl_utils")
-        )
+        ]
+    interface, tile_scheduler, utils, conversions = parts
     tile_scheduler.HardwareInfo = _HardwareInfo
     utils._get_use_clc_scheduler_default = lambda: kernel.clc
 
