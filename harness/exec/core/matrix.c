@@ -25,8 +25,10 @@ static void rows_at(Warp *w, const Insn *i, u32 m, u32 rows, u32 access, u8 **p)
   u32 need = rows == LANES ? FULL : (1u << rows) - 1;
   lane_addresses(w, i, i->a, addr);
   if (space == SPACE_GENERIC) {
-    for (u32 l = 0; l < rows; l++) /* elsewhere than in shared memory: address 0 */
+    for (u32 l = 0; l < rows; l++) {
       addr[l] = lane_on(m, (int)l) ? shared_address(w, i, l, space, addr[l], ROW) : 0;
+      if (!addr[l]) need &= ~(1u << l); /* reported: elsewhere than in shared memory */
+    }
   }
   lane_pointers(w, i, need & m, SPACE_SHARED, addr, ROW, ROW, access, p);
 }
