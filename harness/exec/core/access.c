@@ -40,6 +40,25 @@ static void one_by_one(Warp *w, const Insn *i, u32 m, u32 space, const u64 *addr
   }
 }
 
+/* Heed the init map for all lanes: 0 if one of them reads what nobody wrote. */
+static int track(const Alloc *a, const u64 *addr, u32 m, u32 size, u32 access) {
+  if (access & ACCESS_READ) {
+    u64 unset = 0;
+    for (u32 left = m; left; left &= left - 1) {
+      const u8 *at = a->init + (addr[__builtin_ctz(left)] - a->va);
+      for (u32 k = 0; k < size; k++) unset |= at[k] == 0;
+    }
+    if (unset) return 0;
+  }
+  if (access & ACCESS_WRITE) {
+    for (u32 left = m; left; left &= left - 1) {
+      u8 *at = a->init + (addr[__builtin_ctz(left)] - a->va);
+      for (u32 k = 0; k < size; k++) at[k] = 1;
+    }
+  }
+  return 1;
+}
+
 void lane_pointers(Warp *w, const Insn *i, u32 m, u32 space, const u64 *addr, u32 size,
                    u32 align, u32 access, u8 **p) {
   static _Thread_local u8 scratch[SCRATCH];
@@ -57,8 +76,8 @@ void lane_pointers(Warp *w, const Insn *i, u32 m, u32 space, const u64 *addr, u3
   }
   int aligned = !align || !(s.low_bits & (align - 1));
   if (where == SPACE_GLOBAL && aligned && s.hi < ~0ull - size) {
-    const Alloc *a = gmem_span(w->m, i, s.lo, s.hi + size, access);
-    if (a) {
+    const Alloc *a = gmem_tracked_span(w->m, i, s.lo, s.hi + size, access);
+    if (a && (!a->init || track(a, addr, m, size, access))) {
       point(p, addr, m, (u64)a->host - a->va, scratch);
       return;
     }

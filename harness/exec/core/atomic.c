@@ -109,13 +109,15 @@ static int atom(Warp *w, const Insn *i, u32 m) {
       const void *b = source(w, i, n + k), *c = op == AT_CAS ? source(w, i, 2 * n) : b;
       if (size <= 4) {
         u32 o = 0, v;
-        memcpy(&o, at, size);
+        if (size == 4) memcpy(&o, at, 4);
+        else memcpy(&o, at, 2);
         u32 bv = (u32)given[k], cv = ((const u32 *)c)[l];
         if (type == TY_F16 || type == TY_BF16)
           v = half(op, type == TY_BF16, o, bv & 0xffffu);
         else if (size == 2) v = word32(op, type, o, bv & 0xffffu, cv, 0);
         else v = word32(op, type, o, bv, cv, global);
-        memcpy(at, &v, size);
+        if (size == 4) memcpy(at, &v, 4);
+        else memcpy(at, &v, 2);
         if (d != NOREF) R32(d)[l] = o;
       } else if (size == 8) {
         u64 o, v;

@@ -323,6 +323,8 @@ u8 *gmem_async(Machine *m, const Insn *i, const Cta *c, u32 warp, u32 lane, u64 
 /* Allocation that wholly holds [lo, hi) for `access` with no init tracking needed,
  * or NULL: the fast path of a whole warp. */
 const Alloc *gmem_span(Machine *m, const Insn *i, u64 lo, u64 hi, u32 access);
+/* The same, but the caller heeds `init` where there is one. */
+const Alloc *gmem_tracked_span(Machine *m, const Insn *i, u64 lo, u64 hi, u32 access);
 
 /* --- smem.c ------------------------------------------------------------------- */
 /* Host pointer for a shared::cta or shared::cluster address (rank << 24 | offset),

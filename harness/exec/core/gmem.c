@@ -60,9 +60,14 @@ u8 *gmem(Warp *w, const Insn *i, u32 lane, u64 va, u32 size, u32 align, u32 acce
 }
 
 const Alloc *gmem_span(Machine *m, const Insn *i, u64 lo, u64 hi, u32 access) {
+  const Alloc *a = gmem_tracked_span(m, i, lo, hi, access);
+  return a && !a->init ? a : NULL;
+}
+
+const Alloc *gmem_tracked_span(Machine *m, const Insn *i, u64 lo, u64 hi, u32 access) {
   if (hi <= lo) return NULL;
   const Alloc *a = find(m, pc_of(m, i), lo, hi - lo);
-  if (!a || a->init || (a->flags & ALLOC_FREED)) return NULL;
+  if (!a || (a->flags & ALLOC_FREED)) return NULL;
   if ((access & ACCESS_WRITE) && !(a->flags & ALLOC_WRITE)) return NULL;
   return a;
 }

@@ -33,9 +33,22 @@ static void rows_at(Warp *w, const Insn *i, u32 m, u32 rows, u32 access, u8 **p)
   lane_pointers(w, i, need & m, SPACE_SHARED, addr, ROW, ROW, access, p);
 }
 
-static void transpose(u16 *out, const u16 *in) {
-  for (int r = 0; r < SIDE; r++)
-    for (int c = 0; c < SIDE; c++) out[c * SIDE + r] = in[r * SIDE + c];
+typedef u16 Row __attribute__((vector_size(ROW)));
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+
+/* Interleaving row r with row r + 4 three times transposes. */
+static void transpose(u32 *out, const u32 *in) {
+  Row a[SIDE], b[SIDE];
+  memcpy(a, in, sizeof a);
+  for (int turn = 0; turn < 3; turn++) {
+    for (int r = 0; r < 4; r++) {
+      b[2 * r] = LOW(a[r], a[r + 4]);
+      b[2 * r + 1] = HIGH(a[r], a[r + 4]);
+    }
+    memcpy(a, b, sizeof a);
+  }
+  memcpy(out, a, sizeof a);
 }
 
 static void give(Warp *w, s32 ref, const u32 *v, u32 m) {
@@ -54,7 +67,7 @@ static int ldmatrix(Warp *w, const Insn *i, u32 m) {
   for (s32 k = 0; k < i->n_ext; k++) {
     u32 v[LANES], t[LANES];
     for (int r = 0; r < SIDE; r++) memcpy(v + 4 * r, p[SIDE * k + r], ROW);
-    if (i->x[1]) transpose((u16 *)t, (const u16 *)v);
+    if (i->x[1]) transpose(t, v);
     give(w, w->m->ext[i->ext + k], i->x[1] ? t : v, m);
   }
   return STEP_NEXT;
@@ -88,7 +101,7 @@ static int stmatrix(Warp *w, const Insn *i, u32 m) {
     const u32 *v = R32(w->m->ext[i->ext + k]);
     u32 t[LANES];
     if (i->x[1]) {
-      transpose((u16 *)t, (const u16 *)v);
+      transpose(t, v);
       v = t;
     }
     for (int r = 0; r < SIDE; r++) memcpy(p[SIDE * k + r], v + 4 * r, ROW);
@@ -101,7 +114,7 @@ static int movmatrix(Warp *w, const Insn *i, u32 m) {
   if (!whole(w, i, m)) return STEP_BLOCK;
   u32 v[LANES], t[LANES];
   memcpy(v, R32(i->a), sizeof v);
-  transpose((u16 *)t, (const u16 *)v);
+  transpose(t, v);
   give(w, i->d, t, m);
   return STEP_NEXT;
 }

@@ -166,25 +166,41 @@ static int update(Warp *w, const Insn *i, u32 m) {
   return STEP_NEXT;
 }
 
+/* Lanes that ask the same as lane `lead`: one answer serves them all. */
+static u32 same_question(const Warp *w, const Insn *i, const u64 *addr, u32 lead) {
+  u32 same = 0;
+  if (i->x[1] == MBAR_TEST_STATE) {
+    const u64 *token = R64(i->c);
+    for (u32 l = 0; l < LANES; l++)
+      same |= (u32)(addr[l] == addr[lead] && token[l] == token[lead]) << l;
+  } else {
+    const u32 *parity = R32(i->b);
+    for (u32 l = 0; l < LANES; l++)
+      same |= (u32)((addr[l] == addr[lead]) & (parity[l] == parity[lead])) << l;
+  }
+  return same;
+}
+
 /* Lanes of m whose phase is over; a faulty wait counts as over. */
 static u32 tested(Warp *w, const Insn *i, u32 m, u32 *at, u32 *want) {
   u64 addr[LANES];
   lane_addresses(w, i, i->a, addr);
-  u32 over = 0;
-  for (u32 left = m; left; left &= left - 1) {
+  u32 over = 0, group;
+  for (u32 left = m; left; left &= ~group) {
     u32 l = (u32)__builtin_ctz(left);
+    group = same_question(w, i, addr, l) & left;
     u32 parity = i->x[1] == MBAR_TEST_PARITY ? R32(i->b)[l] : 0;
     u64 token = i->x[1] == MBAR_TEST_STATE ? R64(i->c)[l] : 0, old;
     u32 address;
     Object o = object_of(w, i, l, addr[l], &address);
     if (!o.at) {
-      over |= 1u << l;
+      over |= group;
       continue;
     }
     MbarResult r = apply(w->m, o, (u32)i->x[1], 0, parity, 0, token, &old);
     if (r.error) fault(w, i, l, FAULT_MBARRIER, address, 8, r.error);
     if (r.error || r.completed) {
-      over |= 1u << l;
+      over |= group;
     } else {
       *at = address;
       *want = i->x[1] == MBAR_TEST_STATE ? phase_of(token) : parity;

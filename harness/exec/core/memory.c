@@ -24,12 +24,41 @@ static void start(Warp *w, const Insn *i, u32 m, u32 size, u32 access, u8 **p) {
       for (int l = 0; l < LANES; l++) (d)[l] = (m >> l) & 1u ? (v)[l] : (d)[l]; \
   } while (0)
 
+/* Lanes one after another in memory: 32 elements are one piece. */
+static inline int contiguous(u8 *const *p, u64 size) {
+  u64 off = 0;
+  for (int l = 0; l < LANES; l++) off |= (u64)p[l] - (u64)p[0] - size * (u64)l;
+  return off == 0;
+}
+
+/* Vectors of 32-bit elements into 32-bit registers: a lane's elements together, then
+ * the columns. */
+static int ld_words(Warp *w, const Insn *i, u32 m, u8 *const *p) {
+  u32 raw[LANES * 4];
+  u32 n = (u32)i->n_ext;
+  if (n == 1 && contiguous(p, 4)) memcpy(raw, p[0], 4 * LANES);
+  else if (n == 1) for (int l = 0; l < LANES; l++) memcpy(&raw[l], p[l], 4);
+  else if (n == 2) for (int l = 0; l < LANES; l++) memcpy(&raw[2 * l], p[l], 8);
+  else for (int l = 0; l < LANES; l++) memcpy(&raw[4 * l], p[l], 16);
+  for (u32 k = 0; k < n; k++) {
+    s32 ref = element(w, i, (s32)k);
+    if (ref == NOREF) continue;
+    u32 *d = R32(ref), v[LANES];
+    if (n == 1) memcpy(v, raw, sizeof v);
+    else if (n == 2) for (int l = 0; l < LANES; l++) v[l] = raw[2 * l + (int)k];
+    else for (int l = 0; l < LANES; l++) v[l] = raw[4 * l + (int)k];
+    BLEND(d, v);
+  }
+  return STEP_NEXT;
+}
+
 /* Elements of up to 4 bytes into registers of up to 64 bits. The canonical row of a
  * narrow register is zero-extended, hence the mask after the sign extension. */
 #define LD_SMALL(name, T, S)                                              \
   static int name(Warp *w, const Insn *i, u32 m) {                        \
     u8 *p[LANES];                                                         \
     start(w, i, m, sizeof(T), ACCESS_READ, p);                            \
+    if (sizeof(T) == 4 && i->x[2] == 32 && i->n_ext <= 4) return ld_words(w, i, m, p); \
     u32 mask = i->x[2] < 32 ? (1u << i->x[2]) - 1 : FULL;                 \
     for (s32 k = 0; k < i->n_ext; k++) {                                  \
       s32 ref = element(w, i, k);                                         \
@@ -90,7 +119,31 @@ static int ld_16(Warp *w, const Insn *i, u32 m) { return ld_wide(w, i, m, 2); }
   }
 ST_SMALL(st_1, u8)
 ST_SMALL(st_2, u16)
-ST_SMALL(st_4, u32)
+ST_SMALL(st_each_4, u32)
+
+/* Words: a lane's elements are put together and stored at once. */
+static int st_4(Warp *w, const Insn *i, u32 m) {
+  if (i->n_ext != 1 && i->n_ext != 4) return st_each_4(w, i, m);
+  u8 *p[LANES];
+  start(w, i, m, 4, ACCESS_WRITE, p);
+  const u32 *a = R32(element(w, i, 0));
+  if (i->n_ext == 1) {
+    if (m == FULL && contiguous(p, 4)) memcpy(p[0], a, 4 * LANES);
+    else for (int l = 0; l < LANES; l++) memcpy(p[l], &a[l], 4);
+    return STEP_NEXT;
+  }
+  const u32 *b = R32(element(w, i, 1)), *c = R32(element(w, i, 2));
+  const u32 *d = R32(element(w, i, 3));
+  u32 raw[LANES][4];
+  for (int l = 0; l < LANES; l++) {
+    raw[l][0] = a[l];
+    raw[l][1] = b[l];
+    raw[l][2] = c[l];
+    raw[l][3] = d[l];
+  }
+  for (int l = 0; l < LANES; l++) memcpy(p[l], raw[l], 16);
+  return STEP_NEXT;
+}
 
 static int st_wide(Warp *w, const Insn *i, u32 m, u32 halves) {
   u8 *p[LANES];

@@ -41,9 +41,10 @@ BarrierResult barrier_step(Barrier b, BarrierCommand c, u32 live) {
  * x[0] = use, x[1] = aligned, x[2] = result of red (0 popc, 1 all, 2 any). */
 static u32 live_threads(const Cta *c) { return c->live_warps * LANES; }
 
-static void release(Cta *c, u32 id, BarrierResult r, u32 generation) {
+static void release(Cta *c, u32 id, BarrierResult r, u32 generation, u32 kind) {
   c->bar[id] = r.state;
   c->m->progress++;
+  if (!(kind & BARRIER_KIND_RED)) return;
   Warp *first = &c->m->warps[c->slot * c->m->warps_per_cta];
   for (u32 k = 0; k < c->m->warps_per_cta; k++)
     for (u32 l = 0; l < LANES; l++)
@@ -58,11 +59,12 @@ static void arrive(Warp *w, const Insn *i, u32 id, BarrierCommand c, u32 lane) {
   c.falses = (u32)__builtin_popcount(w->bar_falses[id] & w->live);
   w->bar_lanes[id] = w->bar_trues[id] = w->bar_falses[id] = 0;
   Barrier *b = &w->cta->bar[id];
-  u32 generation = b->generation;
+  u32 generation = b->generation, kind = b->kind;
+  if (c.use == BARRIER_RED) kind |= BARRIER_KIND_RED;
   BarrierResult r = barrier_step(*b, c, live_threads(w->cta));
   if (r.error) fault(w, i, lane, FAULT_NAMED_BARRIER, id, c.threads, r.error);
   w->m->progress++;
-  if (r.completed) release(w->cta, id, r, generation);
+  if (r.completed) release(w->cta, id, r, generation, kind);
   else *b = r.state;
 }
 
@@ -72,9 +74,9 @@ static void settle_exits(Warp *w, const Insn *i, u32 id, BarrierCommand c, u32 l
   Warp *first = &w->m->warps[cta->slot * w->m->warps_per_cta];
   for (u32 k = 0; k < w->m->warps_per_cta; k++)
     if (first[k].bar_lanes[id]) arrive(&first[k], i, id, c, lane);
-  u32 generation = cta->bar[id].generation;
+  u32 generation = cta->bar[id].generation, kind = cta->bar[id].kind;
   BarrierResult r = barrier_settle(cta->bar[id], live_threads(cta));
-  if (r.completed) release(cta, id, r, generation);
+  if (r.completed) release(cta, id, r, generation, kind);
 }
 
 /* Barrier and count of lane l; 0 after recording a fault. */
@@ -94,12 +96,13 @@ static int operands(Warp *w, const Insn *i, u32 l, u32 *id, BarrierCommand *c) {
 
 /* The aligned forms need the whole warp with the same operands. */
 static void check_aligned(Warp *w, const Insn *i, u32 m, u32 first) {
-  u32 error = m != w->live ? BARRIER_NOT_CONVERGED : BARRIER_OK;
-  for (u32 l = 0; l < LANES && !error; l++)
-    if (lane_on(m, (int)l) &&
-        (R32(i->a)[l] != R32(i->a)[first] ||
-         (i->b != NOREF && R32(i->b)[l] != R32(i->b)[first])))
-      error = BARRIER_NOT_UNIFORM;
+  const u32 *a = R32(i->a), *b = i->b == NOREF ? a : R32(i->b);
+  u32 differ = 0;
+  for (u32 l = 0; l < LANES; l++)
+    differ |= (u32)((a[l] != a[first]) | (b[l] != b[first])) << l;
+  u32 error = m != w->live    ? BARRIER_NOT_CONVERGED
+              : differ & m    ? BARRIER_NOT_UNIFORM
+                              : BARRIER_OK;
   if (error) fault(w, i, first, FAULT_NAMED_BARRIER, R32(i->a)[first], m, error);
 }
 
@@ -123,12 +126,10 @@ static int barrier(Warp *w, const Insn *i, u32 m) {
     block_on(w, BLOCK_WARP_SYNC, FULL, w->mask);
     return STEP_BLOCK;
   }
-  u32 fresh = 0, waits = 0, id = 0;
+  u32 fresh = 0, id = 0;
   BarrierCommand c = {0};
-  for (u32 left = m; left; left &= left - 1) {
-    u32 l = (u32)__builtin_ctz(left);
-    if (w->wait_active[l] == 0) fresh |= 1u << l;
-  }
+  for (u32 l = 0; l < LANES; l++) fresh |= (u32)(w->wait_active[l] == 0) << l;
+  fresh &= m;
   if (fresh && i->x[1]) check_aligned(w, i, m, first);
   if (fresh && !i->x[1]) { /* a lane's second arrive waits until its warp counted */
     for (u32 l = first; l < LANES; l++)
@@ -140,11 +141,11 @@ static int barrier(Warp *w, const Insn *i, u32 m) {
   for (u32 left = fresh; left;) {
     u32 lead = (u32)__builtin_ctz(left), group = 0;
     int ok = operands(w, i, lead, &id, &c);
-    for (u32 l = lead; l < LANES; l++) /* lanes with the same operands go together */
-      if (lane_on(left, (int)l) &&
-          (i->x[1] || (R32(i->a)[l] == id &&
-                       (c.open || R32(i->b)[l] == c.threads))))
-        group |= 1u << l;
+    if (i->x[1]) group = left;
+    else /* lanes with the same operands go together */
+      for (u32 l = lead; l < LANES; l++)
+        group |= (u32)(R32(i->a)[l] == id && (c.open || R32(i->b)[l] == c.threads)) << l;
+    group &= left;
     left &= ~group;
     if (!ok) continue; /* undefined: reported, and nobody waits for it */
     u32 truth = i->c == NOREF ? 0 : RP(i->c);
@@ -167,19 +168,15 @@ static int barrier(Warp *w, const Insn *i, u32 m) {
     u32 l = (u32)__builtin_ctz(left);
     u32 in = w->wait_active[l];
     if (!in || w->wait_gen[l] != w->cta->bar[in - 1].generation) continue;
-    if (!waits) {
-      operands(w, i, l, &id, &c);
-      id = in - 1;
-      settle_exits(w, i, id, c, l);
-      if (w->wait_gen[l] != w->cta->bar[id].generation) continue;
-      block_on(w, BLOCK_BARRIER, id, c.threads);
-    }
-    waits |= 1u << l;
+    operands(w, i, l, &id, &c);
+    id = in - 1;
+    settle_exits(w, i, id, c, l);
+    if (w->wait_gen[l] != w->cta->bar[id].generation) continue;
+    block_on(w, BLOCK_BARRIER, id, c.threads);
+    return STEP_BLOCK;
   }
-  if (waits) return STEP_BLOCK;
   write_red(w, i, m);
-  for (u32 l = 0; l < LANES; l++)
-    if (lane_on(m, (int)l)) w->wait_active[l] = 0;
+  for (u32 l = 0; l < LANES; l++) w->wait_active[l] &= (m >> l & 1u) - 1;
   return STEP_NEXT;
 }
 
