@@ -6,11 +6,8 @@
  * a second source.
  */
 #include "access.h"
+#include "atomic.h"
 #include "fbits.h"
-
-enum { AT_ADD, AT_MIN, AT_MAX, AT_INC, AT_DEC, AT_AND, AT_OR, AT_XOR, AT_EXCH, AT_CAS };
-enum { TY_B16, TY_B32, TY_B64, TY_B128, TY_S32, TY_S64, TY_F32, TY_F64, TY_F16,
-       TY_BF16, TY_F16X2, TY_BF16X2 };
 
 static u32 size_of(u32 type) {
   switch (type) {
@@ -81,6 +78,10 @@ static u64 word64(u32 op, u32 type, u64 o, u64 b, u64 c) {
     case AT_CAS: return o == b ? c : o;
     default: return b;
   }
+}
+
+u64 atomic_word(u32 op, u32 type, int wide, u64 old, u64 b) {
+  return wide ? word64(op, type, old, b, 0) : word32(op, type, (u32)old, (u32)b, 0, 0);
 }
 
 static const void *source(const Warp *w, const Insn *i, s32 k) {

@@ -18,6 +18,7 @@ from sidestream.harness.exec.lower import (
     memory,
     mma,
     move,
+    st_async,
     warp,
 )
 from sidestream.harness.exec.lower.builder import Builder
@@ -28,7 +29,7 @@ Family = Callable[[Builder, ir.Instruction], None]
 FAMILIES: dict[str, Family] = {}
 _MODULES = (
     *(arithmetic, compare, control, convert, integer, logic, mma, move),
-    *(atomic, barrier, cp_async, memory, warp, bulk),
+    *(atomic, barrier, cp_async, memory, st_async, warp, bulk),
 )
 for _module in _MODULES:
     for _op, _function in _module.FAMILY.items():
