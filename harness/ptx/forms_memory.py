@@ -63,6 +63,8 @@ def _vector(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
         return False
     if "nc" in mods and (mods.get("space") != "global" or "sem" in mods):
         return False
+    if "nc" in mods and mods.get("cop") in ("lu", "cv"):
+        return False
     if _GLOBAL_ONLY & mods.keys() and mods.get("space", "global") != "global":
         return False
     if "l2_eviction" in mods and count * width != 256:

@@ -30,7 +30,7 @@ HEADER = """.version {version}
 .target {target}
 .address_size 64
 .extern .shared .align 16 .b8 smem[];
-.func callee;
+.func callee {{ ret; }}
 .visible .entry main(.param .align 64 .b8 map[128])
 {{
 """
