@@ -119,6 +119,10 @@ def test_exited_warps_are_awaited_only_with_a_count() -> None:
         assert _settle(state, 96).completed == 0
         assert _settle(state, 32).completed == want
     assert _settle(_Barrier(), 0).completed == 0
+    # one participant that counts fixes the number for all
+    both = _step(_Barrier(), _Command(threads=96, open=1), 96).state
+    both = _step(both, _Command(threads=96), 96).state
+    assert _settle(both, 64).completed == 0
     assert _step(_Barrier(), _Command(threads=0), 64).error == BAD_COUNT
     assert _step(_Barrier(), _Command(threads=33), 64).error == BAD_COUNT
     red = _step(_Barrier(), _Command(use=RED, threads=64), 64).state
@@ -190,18 +194,39 @@ def test_reductions_of_predicates() -> None:
 
 
 def test_divergent_warp_meets_at_unaligned_barriers() -> None:
-    """Lanes of one warp reach the same barrier by two different instructions."""
+    """Lanes of one warp reach the same barrier by two different instructions.
+
+    What they read was stored by the other warp: their own two halves are not enough.
+    """
     out = np.zeros(64, np.uint32)
-    body = """and.b32 %r5, %r0, 1; setp.eq.u32 %p1, %r5, 1; @%p1 bra odd;
+    body = """and.b32 %r5, %r0, 1; setp.eq.u32 %p1, %r5, 1; setp.ge.u32 %p2, %r0, 32;
+    @%p2 nanosleep.u32 1; @%p2 nanosleep.u32 1; @%p1 bra odd;
     shl.b32 %r6, %r0, 2; mov.u32 %r7, tile; add.u32 %r6, %r6, %r7;
     st.shared.u32 [%r6], %r0; barrier.sync 4; bra join;
-    odd: barrier.sync 4; mov.u32 %r7, tile; shl.b32 %r6, %r0, 2;
-    add.u32 %r6, %r6, %r7; ld.shared.u32 %r8, [%r6+-4];
+    odd: barrier.sync 4; mov.u32 %r7, tile; shl.b32 %r6, %r0, 2; xor.b32 %r6, %r6, 132;
+    add.u32 %r6, %r6, %r7; ld.shared.u32 %r8, [%r6];
     mul.wide.u32 %rd4, %r0, 4; add.s64 %rd4, %rd4, %rd0; st.global.u32 [%rd4], %r8;
     join:"""
-    Case(body, declare=DECLARE, threads=64).clean(out)
-    want = np.where(np.arange(64) & 1, np.arange(64) - 1, 0)
-    np.testing.assert_array_equal(out, want)
+    want = np.where(np.arange(64) & 1, np.arange(64) ^ 33, 0)
+    for seed in range(6):
+        out[:] = 0
+        options = Options(seed=seed, quantum=1)
+        Case(body, declare=DECLARE, threads=64, options=options).clean(out)
+        np.testing.assert_array_equal(out, want)
+
+
+def test_aligned_barrier_waits_for_lanes_held_elsewhere() -> None:
+    """Half a warp is at the barrier while the other half still waits at an mbarrier."""
+    body = """setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared.b64 [tile], 1;
+    bar.sync 1; setp.ge.u32 %p2, %r0, 32; @%p2 bra other; setp.lt.u32 %p3, %r0, 16;
+    @%p3 bra meet;
+    spin: mbarrier.try_wait.parity.shared.b64 %p4, [tile], 0; @!%p4 bra spin;
+    meet: bar.sync 0; bra end;
+    other: nanosleep.u32 1; setp.eq.u32 %p5, %r0, 32;
+    @%p5 mbarrier.arrive.shared.b64 _, [tile]; bar.sync 0; end:"""
+    for seed in range(4):
+        options = Options(seed=seed, quantum=2)
+        Case(body, declare=DECLARE, threads=64, options=options).clean()
 
 
 def test_exited_threads_are_not_awaited() -> None:
@@ -288,8 +313,31 @@ def test_cluster_barrier_ignores_the_exited_and_faults_on_misuse() -> None:
     body = """setp.ge.u32 %p1, %r0, 32; @%p1 barrier.cluster.arrive;
     @%p1 exit; barrier.cluster.arrive; barrier.cluster.wait;"""
     Case(body, grid=2, cluster=2, threads=64).clean()
+    body = """setp.ge.u32 %p1, %r0, 20; @%p1 exit;
+    barrier.cluster.arrive; barrier.cluster.wait;"""
+    Case(body, grid=2, cluster=2, threads=64).clean()
     Case("barrier.cluster.wait;").faulty("named-barrier")
     Case("barrier.cluster.arrive; barrier.cluster.arrive;").faulty("named-barrier")
+
+
+def test_mapa_and_getctarank() -> None:
+    out = np.zeros((4, 4), np.uint32)
+    body = """mov.u32 %r5, %cluster_ctarank; add.u32 %r6, %r5, 1; and.b32 %r6, %r6, 3;
+    mov.u32 %r7, tile; mapa.shared::cluster.u32 %r8, %r7, %r6;
+    getctarank.shared::cluster.u32 %r9, %r8;
+    mov.u64 %rd5, tile; cvta.shared.u64 %rd5, %rd5; mapa.u64 %rd6, %rd5, %r6;
+    getctarank.u64 %r10, %rd6; mapa.shared::cluster.u32 %r11, tile, 2;
+    shr.u32 %r11, %r11, 24; getctarank.shared::cluster.u32 %r12, tile;
+    st.u32 [%rd6+8], %r5; barrier.cluster.arrive; barrier.cluster.wait;
+    ld.shared.u32 %r13, [tile+8]; mad.lo.u32 %r12, %r13, 16, %r12;
+    mul.wide.u32 %rd4, %r5, 16; add.s64 %rd4, %rd4, %rd0;
+    st.global.v4.u32 [%rd4], {%r9, %r10, %r11, %r12};"""
+    Case(body, declare=DECLARE, grid=4, cluster=4).clean(out)
+    for rank in range(4):
+        after, before = (rank + 1) % 4, (rank + 3) % 4
+        assert out[rank].tolist() == [after, after, 2, 16 * before + rank]
+    Case("mapa.shared::cluster.u32 %r8, %r7, 1;").faulty("illegal")
+    Case("getctarank.u64 %r8, %rd0;").faulty("illegal")
 
 
 def test_setmaxnreg_waits_for_the_pool() -> None:

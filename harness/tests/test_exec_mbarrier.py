@@ -239,6 +239,21 @@ def test_tx_counts_tokens_and_pending() -> None:
     assert out[:5].tolist() == [3, 2, 0, 1, 2]
 
 
+@pytest.mark.parametrize("wait", ["try_wait", "test_wait"])
+def test_lanes_may_ask_about_different_barriers_and_phases(wait: str) -> None:
+    out = np.zeros(32, np.uint32)
+    body = f"""setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared.b64 [bar], 1;
+    @%p1 mbarrier.init.shared.b64 [bar+8], 1; @%p1 mbarrier.arrive.shared.b64 _, [bar];
+    bar.warp.sync -1; and.b32 %r5, %r0, 1; shr.u32 %r6, %r0, 1; and.b32 %r6, %r6, 1;
+    shl.b32 %r5, %r5, 3; mov.u32 %r7, bar; add.u32 %r7, %r7, %r5;
+    mbarrier.{wait}.parity.shared.b64 %p2, [%r7], %r6; selp.u32 %r8, 1, 0, %p2;
+    mul.wide.u32 %rd4, %r0, 4; add.s64 %rd4, %rd4, %rd0; st.global.u32 [%rd4], %r8;"""
+    Case(body, declare=DECLARE).clean(out)
+    lanes = np.arange(32)
+    phase = np.where(lanes & 1, 0, 1)  # barrier 0 has completed its phase 0
+    np.testing.assert_array_equal(out, (lanes >> 1 & 1) != phase)
+
+
 def test_generic_addresses_and_remote_arrivals() -> None:
     out = np.zeros(2, np.uint32)
     body = """setp.eq.u32 %p1, %r0, 0; mov.u64 %rd5, bar; cvta.shared.u64 %rd5, %rd5;

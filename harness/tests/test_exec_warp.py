@@ -90,6 +90,12 @@ def test_source_lane_that_is_not_there_gives_a_pattern() -> None:
     Case(body, threads=20, options=Options(register_fill=0xABCD1234)).clean(out)
     np.testing.assert_array_equal(out[:16], LANES[4:20])
     assert (out[16:] == 0xABCD1234).all()
+    out = np.zeros(32, np.uint32)
+    body = f"""and.b32 %r5, %r0, 3; setp.ne.u32 %p1, %r5, 3; mov.u32 %r6, 5;
+    @%p1 shfl.sync.bfly.b32 %r6, %r0, 1, 31, -1; {_out("%r6")}"""
+    Case(body, options=Options(register_fill=0xABCD1234)).clean(out)
+    want = np.choose(LANES & 3, [LANES ^ 1, LANES ^ 1, 0xABCD1234, 5])
+    np.testing.assert_array_equal(out, want)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +128,15 @@ def test_votes() -> None:
     assert not out[24:].any()
 
 
+@pytest.mark.parametrize(("limit", "want"), [(0, 1), (5, 0), (32, 1)])
+def test_vote_of_one_mind(limit: int, want: int) -> None:
+    out = np.zeros(32, np.uint32)
+    body = f"""setp.lt.u32 %p1, %r0, {limit}; vote.sync.uni.pred %p2, %p1, -1;
+    selp.u32 %r6, 1, 0, %p2; {_out("%r6")}"""
+    Case(body).clean(out)
+    assert (out == want).all()
+
+
 def test_match() -> None:
     out = np.zeros((32, 4), np.uint32)
     body = f"""rem.u32 %r5, %r0, 5; match.any.sync.b32 %r6, %r5, -1;
@@ -132,6 +147,11 @@ def test_match() -> None:
     want = [sum(1 << k for k in range(32) if k % 5 == n % 5) for n in range(32)]
     np.testing.assert_array_equal(out[:, 0], want)
     np.testing.assert_array_equal(out[:, 1:], [[0, 0xFFFF_FFFF, 2]] * 32)
+    part = np.zeros(32, np.uint32)
+    body = f"""setp.lt.u32 %p1, %r0, 9; mov.u32 %r6, 0;
+    @%p1 match.any.sync.b32 %r6, 7, 0x1ff; {_out("%r6")}"""
+    Case("mov.u32 %r9, 7;" + body).clean(part)
+    np.testing.assert_array_equal(part, np.where(LANES < 9, 0x1FF, 0))
 
 
 @pytest.mark.parametrize(
@@ -309,6 +329,20 @@ def test_movmatrix() -> None:
 )
 def test_matrix_faults(body: str, kind: str) -> None:
     Case(body, declare=SMEM).faulty(kind, np.zeros(4, np.uint32))
+
+
+def test_ldmatrix_waits_for_lanes_held_elsewhere() -> None:
+    """Half a warp is at the load while the other half still waits at an mbarrier."""
+    body = """setp.eq.u32 %p1, %r0, 0; @%p1 mbarrier.init.shared.b64 [tile], 1;
+    bar.sync 1; setp.ge.u32 %p2, %r0, 32; @%p2 bra other; setp.lt.u32 %p3, %r0, 16;
+    @%p3 bra meet;
+    spin: mbarrier.try_wait.parity.shared.b64 %p4, [tile], 0; @!%p4 bra spin;
+    meet: ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r9}, [tile+16]; bra end;
+    other: nanosleep.u32 1; setp.eq.u32 %p5, %r0, 32;
+    @%p5 mbarrier.arrive.shared.b64 _, [tile]; end:"""
+    for seed in range(4):
+        options = Options(seed=seed, quantum=2)
+        Case(body, declare=SMEM, threads=64, options=options).clean()
 
 
 def test_addresses_of_unused_rows_are_not_checked() -> None:

@@ -1,4 +1,4 @@
-"""mbarrier objects, named and cluster barriers, fences, register reallocation.
+"""mbarrier objects, named barriers, fences, register reallocation.
 
 PTX ISA, Parallel Synchronization and Communication Instructions; setmaxnreg is under
 Miscellaneous Instructions.
@@ -93,11 +93,6 @@ def _barrier(use: int) -> Lowering:
     return lower
 
 
-def _cluster(low: Builder, ins: ir.Instruction) -> None:
-    only(ins, "sem", "aligned")
-    low.emit(ins.op, x=(int("aligned" in ins.mods),))
-
-
 def _fence(low: Builder, ins: ir.Instruction) -> None:
     """Nothing to order: instructions execute one after another, in every proxy."""
     only(ins, "sem", "scope", "proxy", "space", "sync_restrict")
@@ -138,8 +133,6 @@ FAMILY = {
     "barrier.sync": _barrier(_SYNC),
     "barrier.arrive": _barrier(_BAR_ARRIVE),
     "barrier.red": _barrier(_RED),
-    "barrier.cluster.arrive": _cluster,
-    "barrier.cluster.wait": _cluster,
     **dict.fromkeys(_FENCES, _fence),
     "griddepcontrol.launch_dependents": _grid_dependency,
     "griddepcontrol.wait": _grid_dependency,

@@ -9,6 +9,7 @@ from sidestream.harness.exec.lower import (
     atomic,
     barrier,
     bulk,
+    cluster,
     compare,
     control,
     convert,
@@ -29,7 +30,7 @@ Family = Callable[[Builder, ir.Instruction], None]
 FAMILIES: dict[str, Family] = {}
 _MODULES = (
     *(arithmetic, compare, control, convert, integer, logic, mma, move),
-    *(atomic, barrier, cp_async, memory, st_async, warp, bulk),
+    *(atomic, barrier, cluster, cp_async, memory, st_async, warp, bulk),
 )
 for _module in _MODULES:
     for _op, _function in _module.FAMILY.items():
