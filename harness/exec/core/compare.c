@@ -1,5 +1,31 @@
-/* Comparisons into predicates (PTX ISA, Comparison and Selection Instructions). */
+/* Comparisons into predicates (PTX ISA, Comparison and Selection Instructions: setp). */
+#include "fbits.h"
 #include "lanes.h"
+
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+#include <immintrin.h>
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+/* One bit a lane from a row of 0 and ~0. */
+static inline u32 mask_of(const u32 *hit) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+  u32 lo = _mm512_movepi32_mask(_mm512_loadu_si512(hit));
+  return lo | (u32)_mm512_movepi32_mask(_mm512_loadu_si512(hit + 16)) << 16;
+#elif defined(__AVX2__)
+  u32 bits = 0;
+  for (int k = 0; k < LANES; k += 8) {
+    __m256 v = _mm256_loadu_ps((const f32 *)(const void *)(hit + k));
+    bits |= (u32)_mm256_movemask_ps(v) << k;
+  }
+  return bits;
+#else
+  u32 bits = 0;
+  for (int l = 0; l < LANES; l++) bits |= (hit[l] & 1u) << l;
+  return bits;
+#endif
+}
 
 /* x[0] = boolean operation (0 none, 1 and, 2 or, 3 xor); c = its predicate;
  * x[1] = second destination, the boolean of the complement. */
@@ -18,14 +44,12 @@ static int put(Warp *w, const Insn *i, u32 m, u32 bits) {
   return STEP_NEXT;
 }
 
-#define CMP(name, T, ROW, expr)                                  \
-  static int name(Warp *w, const Insn *i, u32 m) {               \
+#define CMP(name, T, ROW, expr)                                   \
+  static int name(Warp *w, const Insn *i, u32 m) {                \
     const T *a = (const T *)ROW(i->a), *b = (const T *)ROW(i->b); \
-    u8 hit[LANES];                                               \
-    for (int l = 0; l < LANES; l++) hit[l] = (expr);             \
-    u32 bits = 0;                                                \
-    for (int l = 0; l < LANES; l++) bits |= (u32)hit[l] << l;    \
-    return put(w, i, m, bits);                                   \
+    u32 hit[LANES];                                               \
+    for (int l = 0; l < LANES; l++) hit[l] = (expr) ? ~0u : 0u;   \
+    return put(w, i, m, mask_of(hit));                            \
   }
 #define ORDER(suffix, T, ROW, x, y)            \
   CMP(eq_##suffix, T, ROW, x == y)             \
@@ -60,15 +84,8 @@ ORDER(s16, u32, R32, (s16)a[l], (s16)b[l])
   CMP(num_##suffix, T, ROW, (x == x) & (y == y))                           \
   CMP(nan_##suffix, T, ROW, (x != x) | (y != y))
 
-static inline f32 flush(f32 v) {
-  u32 bits;
-  memcpy(&bits, &v, 4);
-  if (!(bits & 0x7f800000u)) bits &= 0x80000000u;
-  memcpy(&v, &bits, 4);
-  return v;
-}
 FLOAT(f32, f32, RF32, a[l], b[l])
-FLOAT(f32ftz, f32, RF32, flush(a[l]), flush(b[l]))
+FLOAT(f32ftz, f32, RF32, ftz(a[l]), ftz(b[l]))
 FLOAT(f64, f64, RF64, a[l], b[l])
 
 #define ORDER_OPS(s, t)                                                      \

@@ -35,6 +35,13 @@ WIDTHS = {
 """Row width of a register type; types of up to 32 bits share one row form."""
 
 
+_NARROW = {
+    **dict.fromkeys(("b8", "u8", "s8"), 8),
+    **dict.fromkeys(("b16", "u16", "s16", "f16", "bf16"), 16),
+}
+"""Bits of the types that fill only part of their row."""
+
+
 class Unsupported(Exception):
     """The instruction has no semantics here; the message says what is missing."""
 
@@ -128,17 +135,24 @@ class Builder:
         return self.registers[reg.id]
 
     def immediate(self, value: ir.Immediate, width: int, ftype: str = "") -> Ref:
-        """A literal as a constant row; float literals are rounded to `ftype`."""
+        """A literal as a constant row of type `ftype`.
+
+        Float literals are rounded to an f32 row; narrow integers are cut to their
+        type's bits, as rows hold them.
+        """
         bits = value.value
+        narrow = _NARROW.get(ftype)
+        if narrow is not None:
+            if value.kind != "int":
+                raise Unsupported(f"floating-point literal as .{ftype}")
+            bits &= (1 << narrow) - 1
         if value.kind == "f64" and width <= 32:
             number = struct.unpack("<d", struct.pack("<Q", bits))[0]
-            form = "<e" if ftype == "f16" else "<f"
-            raw = struct.pack(form, number)
-            bits = int.from_bytes(raw, "little")
+            bits = int.from_bytes(struct.pack("<f", number), "little")
         elif value.kind == "f32" and width == 64:
             number = struct.unpack("<f", struct.pack("<I", bits))[0]
             bits = struct.unpack("<Q", struct.pack("<d", number))[0]
-        elif value.kind == "int" and ftype in ("f32", "f64", "f16", "bf16"):
+        elif value.kind == "int" and ftype in ("f32", "f64"):
             raise Unsupported("integer literal as a floating-point operand")
         return self.const(bits, width)
 
@@ -229,7 +243,7 @@ class Builder:
 
     def variable(self, symbol: ir.Symbol, width: int) -> Ref:
         """A row with a variable's address; a shared one has its CTA's rank in it."""
-        at = self.symbol(symbol)
+        at = self.symbol(symbol) + symbol.offset
         if symbol.space != "shared":
             return self.const(at, width)
         row = self.temp(width)

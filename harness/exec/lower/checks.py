@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from sidestream.harness.exec.lower.builder import WIDTHS, Unsupported
+from sidestream.harness.exec.lower.builder import WIDTHS, Builder, Ref, Unsupported
 from sidestream.harness.ptx import ir
 
-FTZ, SAT, RELU, NAN, XORSIGN, THREE = 1, 2, 4, 8, 16, 256
+FTZ, SAT, RELU, NAN, XORSIGN, ABS, SATFINITE, THREE = 1, 2, 4, 8, 16, 32, 64, 256
 """Flags of floating-point operations, as in core/fbits.h."""
+
+_FLAGS = {
+    "ftz": FTZ,
+    "sat": SAT,
+    "relu": RELU,
+    "nan": NAN,
+    "xorsign": XORSIGN,
+    "abs": ABS,
+    "satfinite": SATFINITE,
+}
 
 
 def only(ins: ir.Instruction, *allowed: str) -> None:
@@ -36,7 +46,40 @@ def bits(kind: str) -> int:
     return 1 if kind == "pred" else int(kind.lstrip("busfpred"))
 
 
-def flags(ins: ir.Instruction) -> int:
-    """The FTZ, SAT, RELU, NAN and XORSIGN flags of an instruction."""
-    names = {"ftz": FTZ, "sat": SAT, "relu": RELU, "nan": NAN, "xorsign": XORSIGN}
-    return sum(flag for slot, flag in names.items() if slot in ins.mods)
+def flags(ins: ir.Instruction, *allowed: str) -> int:
+    """The flags of an instruction's floating-point modifiers.
+
+    Args:
+        ins: The instruction.
+        allowed: The modifiers the operation can have.
+
+    Raises:
+        Unsupported: for a modifier that is not allowed.
+    """
+    total = 0
+    for slot, flag in _FLAGS.items():
+        if slot in ins.mods:
+            if slot not in allowed:
+                raise Unsupported(f"modifier .{slot}")
+            total |= flag
+    return total
+
+
+def arithmetic(
+    low: Builder,
+    ins: ir.Instruction,
+    op: str,
+    kind: str,
+    x: tuple[int | Ref, ...] = (),
+) -> None:
+    """Emit `op` on sources `a`, `b`, `c` (as present) into `d`, all of type `kind`."""
+    w = width(kind)
+    args = ins.args
+    low.emit(
+        op,
+        d=low.dest(args["d"], w),
+        a=low.source(args["a"], w, kind),
+        b=low.source(args["b"], w, kind) if "b" in args else None,
+        c=low.source(args["c"], w, kind) if "c" in args else None,
+        x=x,
+    )

@@ -1,10 +1,13 @@
-"""Logic, shifts and bit fields (PTX ISA, Logic and Shift Instructions)."""
+"""Logic, shifts, counting and bit fields.
+
+PTX ISA, Logic and Shift Instructions; Integer Arithmetic Instructions: popc, clz,
+bfind, fns, brev, bfe, bfi, szext, bmsk.
+"""
 
 from __future__ import annotations
 
 from sidestream.harness.exec.lower.builder import Builder, Ref, Unsupported
-from sidestream.harness.exec.lower.checks import bits, only, width
-from sidestream.harness.exec.lower.integer import operands
+from sidestream.harness.exec.lower.checks import arithmetic, bits, only, width
 from sidestream.harness.ptx import ir
 
 
@@ -21,7 +24,7 @@ def _bitwise(low: Builder, ins: ir.Instruction) -> None:
         return
     # Canonical 16-bit rows stay canonical under and, or, xor.
     narrow = kind == "b16" and ins.op not in ("not", "cnot")
-    operands(low, ins, f"{ins.op}.b{32 if narrow else bits(kind)}", kind)
+    arithmetic(low, ins, f"{ins.op}.b{32 if narrow else bits(kind)}", kind)
 
 
 def _shift(low: Builder, ins: ir.Instruction) -> None:
@@ -32,14 +35,14 @@ def _shift(low: Builder, ins: ir.Instruction) -> None:
     low.emit(
         f"shl.b{bits(kind)}" if ins.op == "shl" else f"shr.{form}",
         d=low.dest(ins.args["d"], w),
-        a=low.source(ins.args["a"], w),
+        a=low.source(ins.args["a"], w, kind),
         b=low.source(ins.args["b"], 32),
     )
 
 
 def _funnel(low: Builder, ins: ir.Instruction) -> None:
     only(ins, "type", "direction", "mode")
-    operands(low, ins, f"shf.{ins.mods['direction']}.{ins.mods['mode']}", "b32")
+    arithmetic(low, ins, f"shf.{ins.mods['direction']}.{ins.mods['mode']}", "b32")
 
 
 def literal(operand: ir.Operand, what: str) -> int:
@@ -54,38 +57,45 @@ def literal(operand: ir.Operand, what: str) -> int:
 
 
 def _lop3(low: Builder, ins: ir.Instruction) -> None:
-    only(ins, "type")
-    if "p" in ins.args:
-        raise Unsupported("lop3 with a predicate")
+    only(ins, "type", "bool")
+    table = literal(ins.args["lut"], "lop3 table") & 0xFF
+    if "bool" not in ins.mods:
+        arithmetic(low, ins, "lop3", "b32", (table,))
+        return
     low.emit(
-        "lop3",
-        d=low.dest(ins.args["d"], 32),
+        "lop3.pred",
+        d=low.optional_dest(ins.args["d"], 32),
         a=low.source(ins.args["a"], 32),
         b=low.source(ins.args["b"], 32),
         c=low.source(ins.args["c"], 32),
-        x=(literal(ins.args["lut"], "lop3 table") & 0xFF,),
+        x=(
+            table,
+            low.pred(ins.args["t"]),
+            int(ins.mods["bool"] == "and"),
+            low.optional_dest(ins.args["p"], 1),
+        ),
     )
 
 
 def _count(low: Builder, ins: ir.Instruction) -> None:
-    only(ins, "type")
-    kind = ins.mods["type"]
-    out = width(kind) if ins.op == "brev" else 32
-    low.emit(
-        f"{ins.op}.{kind}",
-        d=low.dest(ins.args["d"], out),
-        a=low.source(ins.args["a"], width(kind)),
-    )
-
-
-def _find(low: Builder, ins: ir.Instruction) -> None:
     only(ins, "type", "shiftamt")
     kind = ins.mods["type"]
     low.emit(
-        f"bfind.{kind}",
-        d=low.dest(ins.args["d"], 32),
+        f"{ins.op}.{kind}",
+        d=low.dest(ins.args["d"], width(kind) if ins.op == "brev" else 32),
         a=low.source(ins.args["a"], width(kind)),
         x=(int("shiftamt" in ins.mods),),
+    )
+
+
+def _find_nth(low: Builder, ins: ir.Instruction) -> None:
+    only(ins, "type")
+    low.emit(
+        "fns",
+        d=low.dest(ins.args["d"], 32),
+        a=low.source(ins.args["mask"], 32),
+        b=low.source(ins.args["a"], 32),
+        c=low.source(ins.args["b"], 32),
     )
 
 
@@ -94,40 +104,31 @@ def _field(low: Builder, ins: ir.Instruction) -> None:
     kind = ins.mods["type"]
     w = width(kind)
     insert = ins.op == "bfi"
-    third = ins.args["c"]
-    x: tuple[int | Ref, ...] = ()
-    if insert:
-        length = ins.args["t"] if "t" in ins.args else ins.args["e"]
-        x = (low.source(length, 32),)
+    x: tuple[int | Ref, ...] = (low.source(ins.args["t"], 32),) if insert else ()
     low.emit(
         f"{ins.op}.{kind}",
         d=low.dest(ins.args["d"], w),
         a=low.source(ins.args["a"], w),
         b=low.source(ins.args["b"], w if insert else 32),
-        c=low.source(third, 32),
+        c=low.source(ins.args["c"], 32),
         x=x,
     )
 
 
-def _extend(low: Builder, ins: ir.Instruction) -> None:
+def _clamped(low: Builder, ins: ir.Instruction) -> None:
+    """Szext and bmsk: amounts past the width clamp or wrap."""
     only(ins, "type", "mode")
     wrap = int(ins.mods["mode"] == "wrap")
-    low.emit(
-        f"{ins.op}.{ins.mods['type']}",
-        d=low.dest(ins.args["d"], 32),
-        a=low.source(ins.args["a"], 32),
-        b=low.source(ins.args["b"], 32),
-        x=(wrap,),
-    )
+    arithmetic(low, ins, f"{ins.op}.{ins.mods['type']}", "b32", (wrap,))
 
 
 FAMILY = {
     **dict.fromkeys(("and", "or", "xor", "not", "cnot"), _bitwise),
     **dict.fromkeys(("shl", "shr"), _shift),
-    **dict.fromkeys(("popc", "clz", "brev"), _count),
+    **dict.fromkeys(("popc", "clz", "brev", "bfind"), _count),
     **dict.fromkeys(("bfe", "bfi"), _field),
-    **dict.fromkeys(("szext", "bmsk"), _extend),
+    **dict.fromkeys(("szext", "bmsk"), _clamped),
     "shf": _funnel,
     "lop3": _lop3,
-    "bfind": _find,
+    "fns": _find_nth,
 }

@@ -1,13 +1,14 @@
 """Moves, packing, selection and address conversion.
 
-PTX ISA, Data Movement and Conversion Instructions; Comparison and Selection
-Instructions.
+PTX ISA, Data Movement and Conversion Instructions: mov, prmt, cvta, isspacep;
+Comparison and Selection Instructions: selp, slct.
 """
 
 from __future__ import annotations
 
 from sidestream.harness.exec.lower.builder import Builder, Ref, Unsupported
-from sidestream.harness.exec.lower.checks import bits, only, width
+from sidestream.harness.exec.lower.checks import FTZ, arithmetic, bits, only, width
+from sidestream.harness.exec.lower.special import emit_special
 from sidestream.harness.ptx import ir
 
 WINDOWS = {"global": 0, "const": 0, "shared": 1, "local": 2, "param": 3}
@@ -24,46 +25,60 @@ def _mov(low: Builder, ins: ir.Instruction) -> None:
         low.emit("mov.pred", d=low.dest(destination, 1), a=low.pred(ins.args["a"]))
         return
     source = ins.args["a"]
-    if isinstance(source, ir.Special) and isinstance(destination, ir.Register):
-        from sidestream.harness.exec.lower.special import emit_special
-
+    if isinstance(source, ir.Special) and ins.guard is None:
         emit_special(low, low.dest(destination, w), source.name)
         return
     low.emit(f"mov.b{w}", d=low.dest(destination, w), a=low.source(source, w, kind))
 
 
+_PACKS = {
+    (16, 2): "pack.b16",
+    (32, 2): "pack.b32",
+    (32, 4): "pack4.b32",
+    (64, 2): "pack.b64",
+    (64, 4): "pack4.b64",
+    (128, 2): "pack.b128",
+    (128, 4): "pack4.b128",
+}
+_UNPACKS = {
+    (64, 2): "unpack.b64",
+    (128, 2): "unpack.b128",
+    (128, 4): "unpack4.b128",
+    **dict.fromkeys(((16, 2), (32, 2), (32, 4), (64, 4)), "unpack.small"),
+}
+
+
+def _vector(ins: ir.Instruction, name: str) -> tuple[ir.Vector, int, int]:
+    """A vector operand, and the row widths of the whole and of an element."""
+    vector = ins.args[name]
+    if not isinstance(vector, ir.Vector):
+        raise Unsupported("mov of something that is not a vector")
+    whole = bits(ins.mods["type"])
+    return vector, max(whole, 32), 64 if whole // len(vector.elements) == 64 else 32
+
+
 def _pack(low: Builder, ins: ir.Instruction) -> None:
     only(ins, "type")
-    w = bits(ins.mods["type"])
-    source = ins.args["a"]
-    if not isinstance(source, ir.Vector):
-        raise Unsupported("mov of something that is not a vector")
-    part = w // len(source.elements)
-    names = {(64, 32): "pack.b64", (32, 16): "pack.b32", (64, 16): "pack4.b64"}
-    names |= {(128, 64): "pack.b128", (32, 8): "pack4.b32", (16, 8): "pack.b16"}
-    if (w, part) not in names:
-        raise Unsupported(f"pack of {len(source.elements)} parts into {w} bits")
-    parts = [low.source(e, 64 if part == 64 else 32) for e in source.elements]
-    row = w if w > 32 else 32
-    low.emit(names[w, part], d=low.dest(ins.args["d"], row), ext=parts)
+    vector, whole, part = _vector(ins, "a")
+    size = bits(ins.mods["type"])
+    op = _PACKS.get((size, len(vector.elements)))
+    if op is None:
+        raise Unsupported(f"pack of {len(vector.elements)} parts into {size} bits")
+    parts = [low.source(e, part) for e in vector.elements]
+    low.emit(op, d=low.dest(ins.args["d"], whole), ext=parts)
 
 
 def _unpack(low: Builder, ins: ir.Instruction) -> None:
     only(ins, "type")
-    w = bits(ins.mods["type"])
-    destination = ins.args["d"]
-    if not isinstance(destination, ir.Vector):
-        raise Unsupported("mov into something that is not a vector")
-    part = w // len(destination.elements)
-    row = 64 if part == 64 else 32
-    parts: list[Ref | None] = [low.optional_dest(e, row) for e in destination.elements]
-    source = low.source(ins.args["a"], w if w > 32 else 32)
-    if part in (32, 64) and len(parts) == 2:
-        low.emit(f"unpack.b{w}", a=source, ext=parts)
-    elif part in (8, 16):
-        low.emit("unpack.small", a=source, ext=parts, x=(part, int(w == 64)))
-    else:
-        raise Unsupported(f"unpack of {w} bits into {len(parts)} parts")
+    vector, whole, part = _vector(ins, "d")
+    size = bits(ins.mods["type"])
+    op = _UNPACKS.get((size, len(vector.elements)))
+    if op is None:
+        raise Unsupported(f"unpack of {size} bits into {len(vector.elements)} parts")
+    parts: list[Ref | None] = [low.optional_dest(e, part) for e in vector.elements]
+    source = low.source(ins.args["a"], whole)
+    x = (size // len(parts), int(size == 64)) if op == "unpack.small" else ()
+    low.emit(op, a=source, ext=parts, x=x)
 
 
 def _selp(low: Builder, ins: ir.Instruction) -> None:
@@ -80,15 +95,16 @@ def _selp(low: Builder, ins: ir.Instruction) -> None:
 
 
 def _slct(low: Builder, ins: ir.Instruction) -> None:
-    only(ins, "dtype", "stype")
-    w = width(ins.mods["dtype"])
-    prefix = "slct64" if w == 64 else "slct"
+    only(ins, "dtype", "stype", "ftz")
+    kind, by = ins.mods["dtype"], ins.mods["stype"]
+    w = width(kind)
     low.emit(
-        f"{prefix}.{ins.mods['stype']}",
+        f"{'slct64' if w == 64 else 'slct'}.{by}",
         d=low.dest(ins.args["d"], w),
-        a=low.source(ins.args["a"], w, ins.mods["dtype"]),
-        b=low.source(ins.args["b"], w, ins.mods["dtype"]),
-        c=low.source(ins.args["c"], 32, ins.mods["stype"]),
+        a=low.source(ins.args["a"], w, kind),
+        b=low.source(ins.args["b"], w, kind),
+        c=low.source(ins.args["c"], 32, by),
+        x=(FTZ if "ftz" in ins.mods else 0,),
     )
 
 
@@ -97,14 +113,8 @@ _PERMUTE = ("", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16")
 
 def _prmt(low: Builder, ins: ir.Instruction) -> None:
     only(ins, "type", "mode")
-    low.emit(
-        "prmt",
-        d=low.dest(ins.args["d"], 32),
-        a=low.source(ins.args["a"], 32),
-        b=low.source(ins.args["b"], 32),
-        c=low.source(ins.args["c"], 32),
-        x=(_PERMUTE.index(ins.mods.get("mode", "")),),
-    )
+    mode = _PERMUTE.index(ins.mods.get("mode", ""))
+    arithmetic(low, ins, "prmt", "b32", (mode,))
 
 
 def _space(ins: ir.Instruction) -> str:
@@ -116,8 +126,7 @@ def _space(ins: ir.Instruction) -> str:
 
 def _cvta(low: Builder, ins: ir.Instruction) -> None:
     only(ins, "space", "type")
-    w = width(ins.mods["type"])
-    if w != 64:
+    if ins.mods["type"] != "u64":
         raise Unsupported("32-bit generic addresses")
     window = WINDOWS[_space(ins)] << _WINDOW_SHIFT
     source = low.source(ins.args["a"], 64)
@@ -133,12 +142,15 @@ def _cvta(low: Builder, ins: ir.Instruction) -> None:
 
 def _isspacep(low: Builder, ins: ir.Instruction) -> None:
     only(ins, "space")
-    destination = ins.args["p"] if "p" in ins.args else ins.args["d"]
+    space = _space(ins)
+    if space == "const":
+        raise Unsupported("isspacep.const: constants lie among global addresses here")
+    cta = ins.mods["space"] in ("shared", "shared::cta")
     low.emit(
         "isspacep",
-        d=low.dest(destination, 1),
+        d=low.dest(ins.args["p"], 1),
         a=low.source(ins.args["a"], 64),
-        x=(WINDOWS[_space(ins)],),
+        x=(WINDOWS[space], int(cta)),
     )
 
 
