@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,6 +71,7 @@ def document(report: Report) -> dict[str, Any]:
         "stats": {
             "cases": len(report.cases),
             "compiles": report.compiles,
+            "compilations": [asdict(row) for row in report.compilations],
             "warp_instructions": report.warp_instructions,
             "seconds": {k: round(v, 6) for k, v in report.seconds.items()},
             "wall_seconds": round(report.wall_seconds, 6),
@@ -126,6 +128,7 @@ def _case(case: Case) -> dict[str, Any]:
             }
             for name, error in case.errors.items()
         },
+        "code": case.code,
         "compiles": case.compiles,
         "launches": case.launches,
         "warp_instructions": case.warp_instructions,
@@ -253,6 +256,7 @@ def _read_case(raw: Any) -> Case:
             )
             for name, error in raw["errors"].items()
         },
+        code=_text(raw["code"]),
         compiles=int(raw["compiles"]),
         launches=int(raw["launches"]),
         warp_instructions=int(raw["warp_instructions"]),

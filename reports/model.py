@@ -76,6 +76,8 @@ class Case:
         verdict: Of this case alone.
         checks: Outcomes by name of the check.
         errors: Distance from the reference, by output.
+        code: What the compiled code depends on, in short; cases with one value are
+            served by one compilation.
         compiles: Compilations that the case needed.
         launches: Kernels launched by one execute call.
         warp_instructions: Executed over all launches of the case.
@@ -92,6 +94,7 @@ class Case:
     verdict: Verdict
     checks: Mapping[str, Check]
     errors: Mapping[str, Error] = field(default_factory=dict)
+    code: str = ""
     compiles: int = 0
     launches: int = 0
     warp_instructions: int = 0
@@ -112,6 +115,23 @@ class Declined:
 
     scenario: str
     reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compilation:
+    """How often the compiler ran for the cases that need one code.
+
+    Attributes:
+        impl: Implementation.
+        code: As `Case.code`.
+        cases: Cases it serves.
+        compiles: Compilations; 1 if nothing is compiled again.
+    """
+
+    impl: str
+    code: str
+    cases: int
+    compiles: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +196,23 @@ class Report:
     def compiles(self) -> int:
         """Compilations over all cases."""
         return sum(case.compiles for case in self.cases)
+
+    @property
+    def compilations(self) -> tuple[Compilation, ...]:
+        """Compilations by the code they made, the most used first."""
+        groups: dict[tuple[str, str], list[Case]] = {}
+        for case in self.cases:
+            groups.setdefault((case.impl, case.code), []).append(case)
+        rows = [
+            Compilation(
+                impl=impl,
+                code=code,
+                cases=len(cases),
+                compiles=sum(case.compiles for case in cases),
+            )
+            for (impl, code), cases in groups.items()
+        ]
+        return tuple(sorted(rows, key=lambda row: -row.cases))
 
 
 def folded(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Finding, Incomplete, Verdict
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.plans import watch_plans
-from sidestream.harness.run.problem import problem_of
+from sidestream.harness.run.problem import code_label, problem_of
 from sidestream.harness.run.settings import Settings
 from sidestream.harness.run.token import command
 from sidestream.harness.run.virtual_call import VirtualCall
@@ -75,6 +75,7 @@ class Bench:
     driver: Driver | None = None
     progress: Callable[[str, int], None] | None = None
     seen: cache.Seen = field(default_factory=cache.Seen)
+    codes: dict[Hashable, str] = field(default_factory=dict)
 
     def device(self) -> Activation:
         """Return the virtual device, activated for this process."""
@@ -85,6 +86,14 @@ class Bench:
         if self.driver is None:
             self.driver = load_driver(self.settings.impl)
         return self.driver
+
+    def code(self, scenario: Scenario) -> str:
+        """Name the code that serves a scenario: that of the first case it served."""
+        driver, label = self.implementation(), code_label(scenario)
+        if not isinstance(driver, PlansAhead):
+            return label
+        key = driver.compile_key(problem_of(scenario), self.settings.arch)
+        return self.codes.setdefault(key, label)
 
     def declines(self, scenario: Scenario) -> str | None:
         """Return why the implementation does not serve a scenario, or None."""
@@ -372,6 +381,7 @@ class _Case:
             verdict=verdict,
             checks={o.name: Check(status=o.status, reason=o.reason) for o in outcomes},
             errors=errors,
+            code=self.bench.code(self.scenario),
             compiles=compiles,
             launches=len(self.runs[0].launches),
             warp_instructions=sum(run.warp_instructions for run in self.runs),

@@ -43,6 +43,40 @@ def problem_of(scenario: Scenario) -> Problem:
     )
 
 
+def code_label(scenario: Scenario) -> str:
+    """Spell the declared facts that attention code usually depends on."""
+    facts = [scenario.dtype, f"d{scenario.head_dim}"]
+    if scenario.causal != "none":
+        facts.append(f"causal {scenario.causal}")
+    for side in ("left", "right"):
+        if getattr(scenario, f"window_{side}") is not None:
+            facts.append(f"{side} window")
+    if scenario.causal == "none" and scenario.anchor:
+        facts.append(scenario.anchor)
+    if scenario.sinks:
+        facts.append("sinks")
+    facts.append(f"lse {scenario.lse}")
+    facts.append(f"{scenario.lengths_q_form}/{scenario.lengths_kv_form}")
+    if (scenario.scale or 1.0) < 0.0:
+        facts.append("negative scale")
+    return ", ".join(facts)
+
+
+def compile_group(scenario: Scenario) -> tuple[object, ...]:
+    """Return facts such that scenarios which differ in them never share code.
+
+    Coarser than any compile key: a group that stays in one process is compiled once.
+    """
+    return (
+        scenario.dtype,
+        scenario.head_dim,
+        scenario.sinks,
+        scenario.lse,
+        scenario.lengths_q_form,
+        scenario.lengths_kv_form,
+    )
+
+
 def other_totals(scenario: Scenario, *, same_capacity: bool) -> Scenario:
     """Return an equal declaration with other lengths and packed totals.
 

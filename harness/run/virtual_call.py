@@ -19,6 +19,7 @@ from sidestream.harness.cuda.memory import Allocation
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.device.vgpu import Outcome, run_launch
 from sidestream.harness.drivers.protocol import CallTensors, Prepared, Results
+from sidestream.harness.dsl.activation import active
 from sidestream.harness.dsl.capture import Capture
 from sidestream.harness.dsl.record import write_launch
 from sidestream.harness.errors import SidestreamError, UnsupportedError
@@ -51,7 +52,6 @@ class VirtualCall:
         inputs: The scenario's tensors.
         workspace_bytes: Scratch that the implementation asks for.
         phases: Where time is counted.
-        recorder: Called with the launch before it is executed, or None.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class VirtualCall:
         made = self._world.table.allocate(
             value.nbytes, name, writable=name in OUTPUTS, track_init=name in OUTPUTS
         )
-        made.data[:] = np.ascontiguousarray(value).view(np.uint8).reshape(-1)
+        _copy(value, made)
         return made
 
     def _view(self, view: View) -> torch.Tensor:
@@ -145,8 +145,7 @@ class VirtualCall:
         """Put sentinels back into the outputs and a pattern into the workspace."""
         for name in OUTPUTS:
             if name in self._own:
-                slab = np.ascontiguousarray(self._inputs.slabs[name])
-                self._own[name].data[:] = slab.view(np.uint8).reshape(-1)
+                _copy(self._inputs.slabs[name], self._own[name])
                 self._own[name].forget_writes()
         seed = self._inputs.scenario.seed
         self._workspace.data[:] = scratch_bytes(
@@ -215,6 +214,8 @@ class VirtualCall:
                 on_launch(launch)
 
         error, incomplete, results = None, [], None
+        compiles = active().compiles
+        mark = compiles.mark()
         with self._phases.timed("host", label):
             try:
                 if log is None:
@@ -232,6 +233,7 @@ class VirtualCall:
                 # ours, so nothing is concluded from it.
                 text = f"execute raised {type(raised).__name__}: {raised}"
                 incomplete.append(Incomplete(reason=text))
+            self._phases.add("compile", sum(c.seconds for c in compiles.since(mark)))
         return self._execution(label, run, results, error, incomplete)
 
     def _execution(
@@ -317,6 +319,11 @@ class VirtualCall:
     def broken_guards(self) -> list[tuple[str, int]]:
         """Allocations whose redzones were written by the host."""
         return [(a.name, offset) for a, offset in self._world.table.broken_redzones()]
+
+
+def _copy(value: NDArray[Any], target: Allocation) -> None:
+    flat = np.ascontiguousarray(value).reshape(-1)
+    target.data[:] = flat.view(np.uint8)
 
 
 def _elements(home: Allocation, view: View, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -66,6 +66,7 @@ def case(**changes):
             "out": Error(ratio=0.31, absolute=0.002, at=(3, 1, 7)),
             "lse": Error(ratio=math.inf, absolute=math.nan, at=(0, 0)),
         },
+        "code": "bfloat16 d64",
         "compiles": 1,
         "launches": 2,
         "warp_instructions": 123456,
@@ -190,6 +191,15 @@ def test_findings_of_one_id_fold_and_keep_their_scenarios():
     assert merged[0].count == 5
     assert scenarios_of(merged[0]) == ["a", "b"]
     assert folded(merged) == merged
+
+
+def test_compilations_are_grouped_by_the_code_they_made():
+    cases = [case(code="a"), case(code="b", compiles=2), case(code="a", compiles=0)]
+    rows = report(cases=tuple(cases)).compilations
+    assert [(row.code, row.cases, row.compiles) for row in rows] == [
+        ("a", 2, 1),
+        ("b", 1, 2),
+    ]
 
 
 def test_a_check_that_did_not_pass_says_why():
