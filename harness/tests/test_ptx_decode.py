@@ -159,6 +159,7 @@ def test_variables_of_one_name_stay_apart():
         ("0b101", ir.Immediate("int", 5)),
         ("0f3F800000", ir.Immediate("f32", 0x3F800000)),
         ("-0f3F800000", ir.Immediate("f32", 0xBF800000)),
+        ("-0fBF800000", ir.Immediate("f32", 0x3F800000)),
         ("0d3FF0000000000000", ir.Immediate("f64", 0x3FF0000000000000)),
         ("1.0", ir.Immediate("f64", 0x3FF0000000000000)),
         ("-2.5e-1", ir.Immediate("f64", 0xBFD0000000000000)),
@@ -184,6 +185,7 @@ def test_addresses():
     assert operand("[%r4+8]") == ir.Address(r4, 8)
     assert operand("[%r4+-8]") == ir.Address(r4, -8)
     assert operand("[%r4+4-16]") == ir.Address(r4, -12)
+    assert operand("[%r4+-8+4]") == ir.Address(r4, -4)
     assert operand("[16]") == ir.Address(ir.Immediate("int", 16), 0)
     assert one("frob [n+4];", params=".param .b64 n").args["0"] == ir.Address(
         ir.Symbol("n", "param"), 4

@@ -297,6 +297,38 @@ def test_modifiers_may_stand_in_any_order(one_way: str, other: str):
     assert one("cvt.f32.f16.rn %r1, %h1;").known is False
 
 
+@pytest.mark.parametrize(
+    ("spelling", "lengths"),
+    [
+        # D, A, B, C: registers of a lane, from the fragment tables of the ISA.
+        ("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16", (2, 2, 1, 2)),
+        ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", (2, 4, 2, 2)),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", (4, 4, 2, 4)),
+        ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32", (4, 4, 2, 4)),
+        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32", (4, 4, 2, 4)),
+        ("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", (4, 4, 2, 4)),
+        ("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc", (4, 4, 2, 4)),
+        ("mma.sync.aligned.m8n8k4.col.row.f32.f16.f16.f16", (8, 2, 2, 4)),
+        ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32",
+         (4, 4, 2, 4)),
+        ("mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", (4, 4, 4, 4)),
+        ("mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", (2, 2, 2, 2)),
+    ],
+)  # fmt: skip
+def test_fragments_have_the_registers_that_the_shape_needs(
+    spelling: str, lengths: tuple[int, ...]
+):
+    def written(lengths: tuple[int, ...]) -> str:
+        groups = ("%r0, " * n for n in lengths)
+        vectors = ", ".join("{" + group.removesuffix(", ") + "}" for group in groups)
+        return f"{spelling} {vectors}{', %r1, 0' * ('.sp.' in spelling)};"
+
+    assert one(written(lengths)).known
+    for place in range(4):
+        longer = tuple(n * (2 if i == place else 1) for i, n in enumerate(lengths))
+        assert not one(written(longer)).known
+
+
 def test_every_slot_and_operand_is_listed():
     listed = {operation.op: operation for operation in operations()}
     assert listed["mbarrier.try_wait"].slots["parity"] == ("parity",)
