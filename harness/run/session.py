@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from sidestream.harness.finding import Incomplete
 from sidestream.harness.run.environment import environment, version
 from sidestream.harness.run.settings import Settings
-from sidestream.reports.model import Declined, Report, folded
+from sidestream.reports.model import Case, Declined, Report, folded
 from sidestream.scenarios.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
 class Watcher(Protocol):
     """Hears how a session goes on."""
 
-    def started(self, scenario: Scenario) -> None:
+    def started(self, name: str) -> None:
         """A case begins."""
 
-    def ended(self, outcome: CaseOutcome) -> None:
+    def ended(self, case: Case) -> None:
         """A case is judged."""
 
-    def declined(self, scenario: Scenario, reason: str) -> None:
-        """A scenario is left out: the implementation does not serve it."""
+
+Watching = Callable[[int], AbstractContextManager[Watcher]]
+"""Makes a watcher for a number of cases."""
 
 
 @dataclass(kw_only=True)
@@ -38,28 +40,26 @@ class Session:
     Attributes:
         settings: How to run.
         scenarios: What to run, in the order of the report.
-        asked: Names of scenarios that were asked for one by one: declining one of
-            these leaves the run incomplete.
+        asked: Whether the scenarios were named one by one: then declining one leaves
+            the run incomplete.
         jobs: Processes; 1 runs in this one.
         command: The command line, for the report.
-        watcher: Hears how it goes on, or None.
     """
 
     settings: Settings
     scenarios: Sequence[Scenario]
-    asked: frozenset[str] = frozenset()
+    asked: bool = False
     jobs: int = 1
     command: str = "sidestream check"
-    watcher: Watcher | None = None
     _outcomes: dict[int, CaseOutcome] = field(default_factory=dict)
     _declined: dict[int, str] = field(default_factory=dict)
 
-    def run(self) -> Report:
+    def run(self, watching: Watching) -> Report:
         """Run everything; Ctrl-C ends it early and what is left counts as not run."""
         started, origin = datetime.now(UTC), time.time()
-        why = ""
+        why = "the run ended early"
         try:
-            self._run(origin)
+            self._run(origin, watching)
         except KeyboardInterrupt:
             why = "interrupted"
         return self._report(
@@ -68,7 +68,7 @@ class Session:
             why=why,
         )
 
-    def _run(self, origin: float) -> None:
+    def _run(self, origin: float, watching: Watching) -> None:
         from sidestream.harness.run.case import Bench, unjudged
         from sidestream.harness.run.pool import Pool
 
@@ -78,38 +78,30 @@ class Session:
             reason = bench.declines(scenario)
             if reason is None:
                 served.append(index)
-            elif scenario.name in self.asked:
+            elif self.asked:
                 text = f"{self.settings.impl} declines it: {reason}"
-                self._end(index, unjudged(self.settings, scenario, text))
+                self._outcomes[index] = unjudged(self.settings, scenario, text)
             else:
                 self._declined[index] = reason
-                if self.watcher:
-                    self.watcher.declined(scenario, reason)
         cases = [self.scenarios[index] for index in served]
-        pool = Pool(
-            settings=self.settings,
-            jobs=self.jobs,
-            origin=origin,
-            on_start=lambda at: self._start(cases[at]),
-        )
-        for at, outcome in pool.run(cases):
-            self._end(served[at], outcome)
-
-    def _start(self, scenario: Scenario) -> None:
-        if self.watcher:
-            self.watcher.started(scenario)
-
-    def _end(self, index: int, outcome: CaseOutcome) -> None:
-        self._outcomes[index] = outcome
-        if self.watcher:
-            self.watcher.ended(outcome)
+        with watching(len(cases)) as watcher:
+            pool = Pool(
+                settings=self.settings,
+                jobs=self.jobs,
+                origin=origin,
+                on_start=lambda at: watcher.started(cases[at].name),
+            )
+            with closing(pool.run(cases)) as ended:
+                for at, outcome in ended:
+                    self._outcomes[served[at]] = outcome
+                    watcher.ended(outcome.case)
 
     def _report(self, *, started: str, seconds: float, why: str) -> Report:
         outcomes = [self._outcomes[index] for index in sorted(self._outcomes)]
         incomplete = [entry for o in outcomes for entry in o.incomplete]
         incomplete += [
             Incomplete(
-                reason=f"not run: {why or 'the run ended early'}",
+                reason=f"not run: {why}",
                 kernel=self.settings.kernel,
                 scenario=scenario.name,
             )

@@ -1,0 +1,266 @@
+"""The `sidestream` command line.
+
+Exit status: 0 clean or review, 1 findings, 2 usage, 3 incomplete. Each command imports
+what it needs when it is called, so that help and usage errors come at once.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sidestream.harness.errors import (
+    BuildError,
+    ContractError,
+    SidestreamError,
+    UsageError,
+)
+
+USAGE, INCOMPLETE = 2, 3
+DEFAULT_OUT = Path("sidestream-out")
+
+app = typer.Typer(
+    name="sidestream",
+    help="Correctness and race detection for varlen attention kernels.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Kernel = Annotated[
+    list[str] | None,
+    typer.Option("--kernel", metavar="NAME", help="Kernel; repeatable."),
+]
+Impl = Annotated[str, typer.Option(help="sidestream, fa4 or cudnn.")]
+Device = Annotated[str, typer.Option(help="vgpu (virtual) or cuda (a real GPU).")]
+Arch = Annotated[str, typer.Option(help="sm_100a, sm_120a or sm_90a.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Option("--scenario", metavar="NAME", help="Scenario; repeatable."),
+]
+Traces = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trace", metavar="CSV", help="Request trace, or conv or code; repeatable."
+    ),
+]
+Steps = Annotated[int, typer.Option(help="Steps to replay of each trace.")]
+Seed = Annotated[int, typer.Option(help="Seed of data and schedule.")]
+Schedule = Annotated[str, typer.Option(metavar="S", help="round-robin or random:SEED.")]
+Profile = Annotated[str, typer.Option(help="Ordering profile: isa or practice.")]
+Jobs = Annotated[int, typer.Option(help="Processes.", min=1)]
+Deadline = Annotated[float, typer.Option(help="Seconds that a case may take.")]
+Budget = Annotated[int, typer.Option(help="Warp instructions a launch may take.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the report.")]
+JOBS = max(1, min(2, os.cpu_count() or 1))
+
+
+def _check(
+    *,
+    kernel: list[str],
+    names: list[str],
+    traces: list[str],
+    steps: int,
+    jobs: int,
+    out: Path,
+    record: bool,
+    facts: dict[str, object],
+) -> None:
+    from sidestream.harness.commands import check
+
+    if record:
+        launches = out / check.LAUNCHES
+        if launches.exists():
+            raise UsageError(f"{launches} exists; a recording never overwrites")
+        facts = facts | {"launches": launches}
+    settings = check.settings_for(kernel, **facts)
+    selection = check.Selection(names=tuple(names), traces=tuple(traces), steps=steps)
+    status = check.run(
+        settings,
+        selection.scenarios(),
+        jobs=jobs,
+        out=out,
+        command=_command_line(),
+        asked=bool(names),
+    )
+    raise typer.Exit(status)
+
+
+@app.command("check")
+def check_command(
+    kernel: Kernel = None,
+    impl: Impl = "sidestream",
+    device: Device = "vgpu",
+    arch: Arch = "sm_120a",
+    scenario: Names = None,
+    trace: Traces = None,
+    steps: Steps = 24,
+    seed: Seed = 0,
+    schedule: Schedule = "",
+    profile: Profile = "isa",
+    jobs: Jobs = JOBS,
+    deadline: Deadline = 300.0,
+    budget: Budget = 2_000_000_000,
+    out: Out = DEFAULT_OUT,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Print kernels, archs and scenarios.")
+    ] = False,
+) -> None:
+    """Run scenarios through an implementation and judge them.
+
+    Without --scenario and --trace: the whole catalogue and a shipped trace.
+    """
+    if list_:
+        from sidestream.harness.commands.check import listing
+
+        print(listing())
+        return
+    facts: dict[str, object] = {
+        "impl": impl,
+        "device": device,
+        "arch": arch,
+        "seed": seed,
+        "schedule": schedule,
+        "profile": profile,
+        "deadline": deadline,
+        "budget": budget,
+    }
+    _check(
+        kernel=kernel or [],
+        names=scenario or [],
+        traces=trace or [],
+        steps=steps,
+        jobs=jobs,
+        out=out,
+        record=False,
+        facts=facts,
+    )
+
+
+@app.command("record")
+def record_command(
+    kernel: Kernel = None,
+    impl: Impl = "sidestream",
+    arch: Arch = "sm_120a",
+    scenario: Names = None,
+    trace: Traces = None,
+    steps: Steps = 24,
+    seed: Seed = 0,
+    schedule: Schedule = "",
+    profile: Profile = "isa",
+    jobs: Jobs = JOBS,
+    deadline: Deadline = 300.0,
+    budget: Budget = 2_000_000_000,
+    out: Out = DEFAULT_OUT,
+) -> None:
+    """Check, and write every launch into DIR/launches for `sidestream emulate`."""
+    facts: dict[str, object] = {
+        "impl": impl,
+        "arch": arch,
+        "seed": seed,
+        "schedule": schedule,
+        "profile": profile,
+        "deadline": deadline,
+        "budget": budget,
+    }
+    _check(
+        kernel=kernel or [],
+        names=scenario or [],
+        traces=trace or [],
+        steps=steps,
+        jobs=jobs,
+        out=out,
+        record=True,
+        facts=facts,
+    )
+
+
+@app.command("emulate")
+def emulate_command(
+    launch_dir: Annotated[Path, typer.Argument(help="A recorded launch.")],
+    ptx: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="PTX in place of the recorded one."),
+    ] = None,
+    seed: Seed = 0,
+    schedule: Schedule = "",
+    profile: Profile = "isa",
+    sms: Annotated[int, typer.Option(help="Multiprocessors.")] = 4,
+    deadline: Deadline = 300.0,
+    budget: Budget = 2_000_000_000,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the report.")
+    ] = None,
+) -> None:
+    """Execute one recorded launch again."""
+    from sidestream.harness.commands import emulate
+    from sidestream.harness.run.settings import Settings
+
+    settings = Settings(
+        seed=seed,
+        schedule=schedule,
+        profile=profile,
+        sms=sms,
+        deadline=deadline,
+        budget=budget,
+    )
+    status = emulate.run(
+        launch_dir, ptx=ptx, settings=settings, out=out, command=_command_line()
+    )
+    raise typer.Exit(status)
+
+
+@app.command("replay")
+def replay_command(
+    token: Annotated[str, typer.Argument(help="The token of a finding or a case.")],
+    out: Out = DEFAULT_OUT,
+) -> None:
+    """Run the case of a finding again."""
+    from sidestream.harness.commands import check
+    from sidestream.harness.run.token import decode
+
+    settings, scenario = decode(token)
+    status = check.run(
+        [settings],
+        [scenario],
+        jobs=1,
+        out=out,
+        command=_command_line(),
+        asked=True,
+    )
+    raise typer.Exit(status)
+
+
+@app.command("report")
+def report_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Holds report.json.")],
+) -> None:
+    """Render a report again from its report.json."""
+    from sidestream.harness.commands import report
+
+    raise typer.Exit(report.run(folder))
+
+
+def _command_line() -> str:
+    return shlex.join(["sidestream", *sys.argv[1:]])
+
+
+def main() -> None:
+    """Run the command line; errors a user can meet are one line on stderr."""
+    try:
+        app()
+    except (UsageError, ContractError) as error:
+        print(f"sidestream: {error}", file=sys.stderr)
+        raise SystemExit(USAGE) from error
+    except (BuildError, SidestreamError) as error:
+        print(f"sidestream: not run: {error}", file=sys.stderr)
+        raise SystemExit(INCOMPLETE) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the commands of `sidestream` do, behind their options."""

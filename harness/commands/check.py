@@ -1,0 +1,159 @@
+"""`sidestream check`, `record` and `replay`: cases, a report, an exit status."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sidestream.harness.commands import console
+from sidestream.harness.dsl.chip import CHIPS
+from sidestream.harness.errors import UsageError
+from sidestream.harness.run.session import Session
+from sidestream.harness.run.settings import KERNELS, Settings
+from sidestream.reports.write import write
+from sidestream.scenarios import catalogue, trace
+from sidestream.scenarios.scenario import Scenario
+
+LAUNCHES = "launches"
+"""Folder of recorded launches in the output folder."""
+DEFAULT_TRACE = "conv"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which scenarios to run; nothing named means the catalogue and a trace.
+
+    Attributes:
+        names: Scenarios of the catalogue.
+        traces: CSV files, or names of the traces that come with the package.
+        steps: Steps to replay of each trace.
+    """
+
+    names: tuple[str, ...] = ()
+    traces: tuple[str, ...] = ()
+    steps: int = 24
+
+    def scenarios(self) -> list[Scenario]:
+        """Return them in the order they are run.
+
+        Raises:
+            UsageError: an unknown name, with close matches, or a trace that is not
+                readable or has fewer steps.
+        """
+        if self.steps < 1:
+            raise UsageError(f"--steps must be at least 1, not {self.steps}")
+        found = [catalogue.by_name(name) for name in dict.fromkeys(self.names)]
+        traces = self.traces
+        if not found and not traces:
+            found, traces = list(catalogue.CATALOGUE), (DEFAULT_TRACE,)
+        for source in dict.fromkeys(traces):
+            path = trace.EXCERPTS.get(source) or Path(source)
+            steps = list(trace.steps(path, limit=self.steps))
+            if len(steps) < self.steps:
+                raise UsageError(
+                    f"trace {source} has {len(steps)} steps; {self.steps} were asked"
+                )
+            found += [step.scenario() for step in steps]
+        return found
+
+
+def settings_for(kernels: Sequence[str], **facts: Any) -> list[Settings]:
+    """Return settings for each kernel that was named, or for all of the package.
+
+    Raises:
+        UsageError: a value that there is not, or a device that cannot be had.
+    """
+    impl = str(facts.get("impl", "sidestream"))
+    names = list(dict.fromkeys(kernels)) or list(KERNELS.get(impl, ("",)))
+    made = [Settings(kernel=name, **facts) for name in names]
+    if made[0].device == "cuda":
+        raise UsageError(_no_cuda())
+    return made
+
+
+def _no_cuda() -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        return "--device cuda: torch sees no CUDA device; use --device vgpu"
+    return (
+        "--device cuda: check runs on the virtual GPU only; for a real one there are "
+        "the tests marked `hardware`"
+    )
+
+
+def prepare_folder(out: Path) -> None:
+    """Make the folder of a report before any work is done.
+
+    Raises:
+        UsageError: it is a file, lies under one, or cannot be made.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror or error}") from error
+
+
+def run(
+    settings: Sequence[Settings],
+    scenarios: Sequence[Scenario],
+    *,
+    jobs: int,
+    out: Path,
+    command: str,
+    asked: bool,
+) -> int:
+    """Run scenarios, write the report, print it and return the exit status.
+
+    Args:
+        settings: One for each kernel.
+        scenarios: What to run.
+        jobs: Processes.
+        out: Folder for the report.
+        command: The command line, for the report.
+        asked: Whether the scenarios were named one by one, so that one which is
+            declined leaves the run incomplete.
+
+    Raises:
+        UsageError: the folder cannot be written.
+    """
+    prepare_folder(out)
+    reports = []
+    for each in settings:
+        session = Session(
+            settings=each, scenarios=scenarios, jobs=jobs, command=command, asked=asked
+        )
+        reports.append(session.run(console.watching))
+    first, *others = reports
+    report = first
+    for other in others:
+        report = dataclasses.replace(
+            report,
+            cases=(*report.cases, *other.cases),
+            findings=(*report.findings, *other.findings),
+            incomplete=(*report.incomplete, *other.incomplete),
+            declined=(*report.declined, *other.declined),
+            wall_seconds=report.wall_seconds + other.wall_seconds,
+        )
+    try:
+        page = write(report, out)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror or error}") from error
+    return console.say(report, str(page))
+
+
+def listing() -> str:
+    """Return kernels, archs, traces and scenarios, one a line."""
+    lines = ["implementations and kernels:"]
+    for impl, kernels in KERNELS.items():
+        lines += [f"  {impl} {name}: {', '.join(at)}" for name, at in kernels.items()]
+    lines.append("archs:")
+    lines += [f"  {arch}: {chip.name}" for arch, chip in CHIPS.items()]
+    lines.append("traces:")
+    lines += [f"  {name}" for name in trace.EXCERPTS]
+    lines.append("scenarios:")
+    lines += [f"  {s.name}: {s.description}" for s in catalogue.CATALOGUE]
+    return "\n".join(lines)

@@ -1,0 +1,155 @@
+"""`sidestream emulate`: one recorded launch, executed again, or other code for it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sidestream.harness.checks import bounds, execution, scratch
+from sidestream.harness.checks.outcome import CheckOutcome, judged, not_run
+from sidestream.harness.commands import console
+from sidestream.harness.commands.check import prepare_folder
+from sidestream.harness.device.programs import CACHE
+from sidestream.harness.device.vgpu import Outcome, run_launch
+from sidestream.harness.dsl.chip import CHIPS
+from sidestream.harness.dsl.record import RecordedLaunch, read_launch
+from sidestream.harness.errors import PtxError, UnsupportedError, UsageError
+from sidestream.harness.exec.machine import Options, check_geometry, parameter_block
+from sidestream.harness.exec.program import Program
+from sidestream.harness.finding import Verdict
+from sidestream.harness.run.environment import environment, version
+from sidestream.harness.run.settings import Settings
+from sidestream.reports.model import Case, Check, Report, folded
+from sidestream.reports.write import write
+
+
+def run(
+    folder: Path,
+    *,
+    ptx: Path | None,
+    settings: Settings,
+    out: Path | None,
+    command: str,
+) -> int:
+    """Execute a recorded launch, report what it shows, return the exit status.
+
+    Raises:
+        UsageError: the folder, the PTX or its target is not usable; nothing was run
+            or written.
+    """
+    recorded = read_launch(folder, ptx)
+    program = _program(recorded, ptx or folder / "kernel.ptx")
+    arch = program.function.target
+    options = Options(
+        seed=settings.schedule_seed,
+        budget=settings.budget,
+        deadline=settings.deadline,
+        sms=settings.sms,
+        max_smem=CHIPS[arch].smem_per_block,
+    )
+    check_geometry(program, recorded.launch, options)
+    parameter_block(program, recorded.launch)
+    if out is not None:
+        prepare_folder(out)
+    began, started = time.time(), datetime.now(UTC)
+    before = recorded.memory.snapshot()
+    outcome = run_launch(recorded.launch, recorded.memory, options)
+    replay = f"sidestream emulate {folder}" + (f" --ptx {ptx}" if ptx else "")
+    outcome = replace(
+        outcome,
+        findings=tuple(replace(f, replay=replay) for f in outcome.findings),
+        incomplete=tuple(replace(i, scenario=folder.name) for i in outcome.incomplete),
+    )
+    case = _case(outcome, folder.name, replay)
+    report = Report(
+        command=command,
+        version=version(),
+        device="vgpu",
+        arch=arch,
+        profile=settings.profile,
+        seed=settings.seed,
+        cases=(case,),
+        findings=folded(outcome.findings),
+        incomplete=outcome.incomplete,
+        environment=environment(),
+        wall_seconds=time.time() - began,
+        started=started.isoformat(timespec="seconds"),
+    )
+    page = write(report, out) if out is not None else None
+    changed: Counter[str] = Counter()
+    for change in recorded.memory.changed(before):
+        changed[change.allocation.name] += change.stop - change.start
+    return console.say(
+        report,
+        str(page) if page else None,
+        notes=[f"changed: {n} bytes of {name}" for name, n in changed.items()],
+    )
+
+
+def _program(recorded: RecordedLaunch, path: Path) -> Program:
+    """Parse and lower, so that what is wrong with the text is a usage error.
+
+    Raises:
+        UsageError: naming file and line.
+    """
+    try:
+        program = CACHE.get(recorded.launch, recorded.memory).program
+    except PtxError as error:
+        raise UsageError(f"{path}: {error}") from error
+    except UnsupportedError as error:
+        raise UsageError(f"{path}: {error}") from error
+    target = program.function.target
+    if target not in CHIPS:
+        raise UsageError(
+            f"{path}: unknown target {target!r}; there are {', '.join(CHIPS)}"
+        )
+    return program
+
+
+def _case(outcome: Outcome, name: str, replay: str) -> Case:
+    checks = _checks(outcome)
+    verdict = Verdict.CLEAN
+    if outcome.incomplete:
+        verdict = Verdict.INCOMPLETE
+    if outcome.findings:
+        verdict = Verdict.FINDINGS
+    return Case(
+        impl="launch",
+        kernel=outcome.kernel,
+        scenario=name,
+        description="A recorded launch.",
+        verdict=verdict,
+        checks={c.name: Check(status=c.status, reason=c.reason) for c in checks},
+        launches=1,
+        warp_instructions=outcome.warp_instructions,
+        seconds=outcome.seconds,
+        findings=tuple(f.id for f in outcome.findings),
+        replay=replay,
+    )
+
+
+def _checks(outcome: Outcome) -> list[CheckOutcome]:
+    """Sort findings by the check they belong to."""
+    groups = {
+        bounds.NAME: bounds.KINDS,
+        scratch.NAME: frozenset({"uninit-read"}),
+    }
+    claimed = frozenset().union(*groups.values())
+    checks = []
+    rest = [f for f in outcome.findings if f.kind not in claimed]
+    for name, mine in (
+        (execution.NAME, rest),
+        *(
+            (name, [f for f in outcome.findings if f.kind in kinds])
+            for name, kinds in groups.items()
+        ),
+    ):
+        if not mine and not outcome.finished:
+            why = outcome.incomplete[0].reason if outcome.incomplete else "a defect"
+            checks.append(not_run(name, f"the launch did not end: {why}"))
+        else:
+            checks.append(judged(name, mine, "the launch ran to its end"))
+    return checks
