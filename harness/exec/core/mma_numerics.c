@@ -19,13 +19,22 @@ static const struct {
 };
 
 MmaModel mma_model(u32 arch, u32 type) {
-  (void)type;
-  MmaModel model = {25, 32};
+  MmaModel model = {25, 32, 0};
   if (arch < 90) { /* Ampere and Ada: half the step, one bit less */
     model.frac = 24;
     model.step = 16;
   }
+  model.via_f16 = arch >= 90 && arch < 100 && (type == MMA_E4M3 || type == MMA_E5M2);
   return model;
+}
+
+u32 mma_e4m3_f16(u32 raw) {
+  u32 sign = (raw & 0x80u) << 8, mag = raw & 0x7fu;
+  if (mag == 0x7f) return sign | MMA_NAN16;
+  if (mag >= 8) return sign | ((mag << 7) + 0x2000u); /* rebias by 8 */
+  if (!mag) return sign;
+  int top = 31 - __builtin_clz(mag); /* 2^(top - 9), normal in f16 */
+  return sign | (u32)(top + 6) << 10 | (mag << (10 - top) & 0x3ffu);
 }
 
 static Part take(u32 raw, u32 width, u32 frac, int bias, int has_inf) {

@@ -26,9 +26,13 @@ enum MmaType { MMA_F16 = 0, MMA_BF16, MMA_TF32, MMA_E4M3, MMA_E5M2 };
 typedef struct MmaModel {
   int frac; /* fraction bits kept behind the largest exponent */
   u32 step; /* bytes of A's row that one fused step takes */
+  int via_f16; /* fp8 operands are widened to f16 and multiplied as such */
 } MmaModel;
 
 MmaModel mma_model(u32 arch, u32 type);
+
+/* E4M3 as f16, exact. */
+u32 mma_e4m3_f16(u32 raw);
 
 /* sum * 2^(e - frac) toward zero in f32; beyond its range gives infinity. */
 u32 mma_round_f32(s64 sum, int e, int frac);

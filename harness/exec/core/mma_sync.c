@@ -12,7 +12,12 @@
  * The ordinary case runs in vectors of 16 lanes; special values and products outside
  * f32's range take the scalar statement of mma_numerics.c.
  */
+#include "fbits.h"
 #include "mma_numerics.h"
+
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 typedef f32 v16f __attribute__((vector_size(64)));
 typedef s32 v16i __attribute__((vector_size(64)));
@@ -54,7 +59,13 @@ ALWAYS v16i load16(const u32 *p) {
 /* lanes of a where the comparison held (-1), of b elsewhere */
 ALWAYS v16i pick(v16i held, v16i a, v16i b) { return (held & a) | (~held & b); }
 
-ALWAYS v16i max_(v16i a, v16i b) { return pick(a > b, a, b); }
+ALWAYS v16i max_(v16i a, v16i b) {
+#ifdef __AVX512F__ /* compilers make three instructions of the general form */
+  return (v16i)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#else
+  return pick(a > b, a, b);
+#endif
+}
 
 ALWAYS int any(v16i mask) {
   s32 bits = 0;
@@ -66,8 +77,10 @@ ALWAYS int per_of(u32 type) {
   return type == MMA_TF32 ? 1 : type == MMA_F16 || type == MMA_BF16 ? 2 : 4;
 }
 
-/* Take a register's 16 lanes apart. Elements with special values set `special`. */
-ALWAYS void unpack(u32 type, const u32 *r, int h, Unpacked *u, v16i *special) {
+/* Take a register's 16 lanes apart. Elements with special values set `special`.
+ * `via_f16` says that E4M3 is widened to f16 first, where none is subnormal. */
+ALWAYS void unpack(u32 type, int via_f16, const u32 *r, int h, Unpacked *u,
+                   v16i *special) {
   v16i raw = load16(r + 16 * h);
   for (int j = 0; j < per_of(type); j++) {
     v16i mag, sign, bits, e;
@@ -88,7 +101,7 @@ ALWAYS void unpack(u32 type, const u32 *r, int h, Unpacked *u, v16i *special) {
         break;
       case MMA_E4M3:
         mag = raw >> (8 * j) & 0x7f, sign = raw << (24 - 8 * j) & (s32)0x80000000;
-        bits = mag << 20, least = -6, top = 0x7f, scale = 0x1p120f;
+        bits = mag << 20, least = via_f16 ? -14 : -6, top = 0x7f, scale = 0x1p120f;
         break;
       default:
         mag = raw >> (8 * j) & 0x7f, sign = raw << (24 - 8 * j) & (s32)0x80000000;
@@ -108,10 +121,15 @@ typedef struct Tile {
   u32 x[4][LANES];
 } Tile;
 
-/* One fused step over halves [h0, h1). Returns 0, with nothing written, where the
- * products leave f32's range. */
-ALWAYS int fused(u32 ta, u32 tb, int half_acc, int frac, int h0, int h1,
-                 const Unpacked *a, const Unpacked *b, const Tile *c, Tile *d) {
+/* What of K one fused step adds: halves [h0, h1), elements [j0, j1) of a register. */
+typedef struct FusedStep {
+  int h0, h1, j0, j1;
+} FusedStep;
+
+/* One fused step. Returns 0, with nothing written, where the products leave f32's
+ * range. */
+ALWAYS int fused(u32 ta, int half_acc, int frac, FusedStep k, const Unpacked *a,
+                 const Unpacked *b, const Tile *c, Tile *d) {
   int least_c = half_acc ? -14 : -126;
   v16i top[4][2];
   for (int o = 0; o < 4; o++) top[o][0] = top[o][1] = (v16i){} + 2 * MMA_ZERO;
@@ -125,8 +143,8 @@ ALWAYS int fused(u32 ta, u32 tb, int half_acc, int frac, int h0, int h1,
         top[2 * r + 1][s] = max_(top[2 * r + 1][s], q + b1);                  \
       }                                                                       \
   } while (0)
-  for (int h = h0; h < h1; h++)
-    for (int j = 0; j < per_of(ta); j++) {
+  for (int h = k.h0; h < k.h1; h++)
+    for (int j = k.j0; j < k.j1; j++) {
       const v16i *be = b[h].e[j];
       TOPS(0);
       TOPS(1);
@@ -172,10 +190,10 @@ ALWAYS int fused(u32 ta, u32 tb, int half_acc, int frac, int h0, int h1,
             __builtin_convertvector(q * b1 * scale[2 * r + 1][s], v16i);            \
       }                                                                             \
   } while (0)
-  for (int h = h0; h < h1; h++) {
+  for (int h = k.h0; h < k.h1; h++) {
     v16i acc[4][2]; /* a half of at most 16 products of less than 2^27 fits */
     memset(acc, 0, sizeof acc);
-    for (int j = 0; j < per_of(ta); j++) {
+    for (int j = k.j0; j < k.j1; j++) {
       const v16f *bv = b[h].v[j];
       ADDS(0);
       ADDS(1);
@@ -184,7 +202,6 @@ ALWAYS int fused(u32 ta, u32 tb, int half_acc, int frac, int h0, int h1,
     }
     memcpy(sum[h], acc, sizeof acc);
   }
-  (void)tb;
   f64 total[LANES];
   for (int o = 0; o < 4; o++) {
     const s32 *s0 = (const s32 *)sum[0][o], *s1 = (const s32 *)sum[1][o];
@@ -211,27 +228,30 @@ ALWAYS int fused(u32 ta, u32 tb, int half_acc, int frac, int h0, int h1,
   return 1;
 }
 
-/* Elements of row `row` of A, or of column `col` of B (`b_side`), in halves [h0, h1). */
-static u32 elements(u32 type, int b_side, const u32 *const *regs, int h0, int h1,
-                    u32 line, u32 *out) {
-  int per = per_of(type), width = 32 / per;
+/* Elements of row or column `line` that a step takes, as raw bits. */
+static u32 elements(u32 type, int via_f16, int b_side, const u32 *const *regs,
+                    FusedStep k, u32 line, u32 *out) {
+  int width = 32 / per_of(type);
   u32 n = 0;
-  for (int h = h0; h < h1; h++) {
+  for (int h = k.h0; h < k.h1; h++) {
     const u32 *r = b_side ? regs[h] : regs[2 * h + (line >> 3)];
     for (u32 t = 0; t < 4; t++)
-      for (int j = 0; j < per; j++) {
+      for (int j = k.j0; j < k.j1; j++) {
         u32 raw = r[4 * (line & 7) + t] >> (width * j);
-        out[n++] = width == 32 ? raw : raw & ((1u << width) - 1);
+        if (width < 32) raw &= (1u << width) - 1;
+        out[n++] = !via_f16 ? raw : type == MMA_E4M3 ? mma_e4m3_f16(raw) : raw << 8;
       }
   }
   return n;
 }
 
-static void scalar(MmaModel model, u32 ta, u32 tb, int half_acc, int h0, int h1,
+static void scalar(MmaModel model, u32 ta, u32 tb, int half_acc, FusedStep k,
                    const u32 *const *ra, const u32 *const *rb, Tile *d) {
   u32 a[16][32], b[8][32], n = 0;
-  for (u32 k = 0; k < 16; k++) n = elements(ta, 0, ra, h0, h1, k, a[k]);
-  for (u32 k = 0; k < 8; k++) elements(tb, 1, rb, h0, h1, k, b[k]);
+  int via = model.via_f16;
+  for (u32 l = 0; l < 16; l++) n = elements(ta, via, 0, ra, k, l, a[l]);
+  for (u32 l = 0; l < 8; l++) elements(tb, via, 1, rb, k, l, b[l]);
+  if (via) ta = tb = MMA_F16;
   for (u32 o = 0; o < 4; o++)
     for (u32 l = 0; l < LANES; l++) {
       u32 *x = &d->x[o][l];
@@ -247,6 +267,26 @@ ALWAYS u32 widen_f16(u32 h) { /* finite f16 to f32, exact */
   v *= 0x1p112f;
   memcpy(&bits, &v, 4);
   return bits | (h & 0x8000u) << 16;
+}
+
+static int overflowed(const Tile *t, int half_acc) {
+  u32 top = half_acc ? 0x7c00u : 0x7f800000u;
+  int any_top = 0;
+  for (int o = 0; o < 4; o++)
+    for (int l = 0; l < LANES; l++) any_top |= (t->x[o][l] & top) == top;
+  return any_top;
+}
+
+/* Hopper has no fp8 form of mma.sync: its code widens to f16, multiplies the lower and
+ * then the upper pair of every register into zero, and adds C last, rounding to
+ * nearest. */
+static void add_c(const Tile *c, int half_acc, Tile *d) {
+  for (int o = 0; o < 4; o++)
+    for (int l = 0; l < LANES; l++) {
+      u32 *x = &d->x[o][l], y = c->x[o][l];
+      *x = half_acc ? f32_f16(f16_f32(*x) + f16_f32(y))
+                    : f32_bits(canonical(bits_f32(*x) + bits_f32(y)));
+    }
 }
 
 /* The whole instruction. ext: D registers, A registers, B registers, C registers. */
@@ -267,6 +307,7 @@ ALWAYS int mma(Warp *w, const Insn *i, u32 m, u32 ta, u32 tb, int halves, int ha
   for (int k = 0; k < halves; k++) rb[k] = R32(ref[n_cd + 2 * halves + k]);
   for (int k = 0; k < n_cd; k++) rc[k] = R32(ref[n_cd + 3 * halves + k]);
 
+  MmaModel model = mma_model(w->m->arch, ta);
   Tile acc;
   v16i special = {};
   if (half_acc) {
@@ -288,30 +329,32 @@ ALWAYS int mma(Warp *w, const Insn *i, u32 m, u32 ta, u32 tb, int halves, int ha
   Unpacked a[2 * MAX_HALVES], b[MAX_HALVES];
   for (int h = 0; h < halves; h++)
     for (int s = 0; s < 2; s++) {
-      unpack(ta, ra[2 * h], s, &a[2 * h], &special);
-      unpack(ta, ra[2 * h + 1], s, &a[2 * h + 1], &special);
-      unpack(tb, rb[h], s, &b[h], &special);
+      unpack(ta, model.via_f16, ra[2 * h], s, &a[2 * h], &special);
+      unpack(ta, model.via_f16, ra[2 * h + 1], s, &a[2 * h + 1], &special);
+      unpack(tb, model.via_f16, rb[h], s, &b[h], &special);
     }
-  MmaModel model = mma_model(w->m->arch, ta);
   int slow = any(special);
-  int each = model.step >= 16u * (u32)halves ? halves : 1; /* a half is 16 bytes */
-  for (int h = 0; h < halves; h += each) {
+  int per = per_of(ta), via = per == 4 && model.via_f16;
+  /* a half is 16 bytes of A's row */
+  int each = via || model.step >= 16u * (u32)halves ? halves : 1;
+  Tile c = acc;
+  if (via) memset(&acc, 0, sizeof acc);
+  int steps = via ? 2 : halves / each;
+  for (int n = 0; n < steps; n++) {
+    FusedStep k = {n * each, n * each + each, 0, per};
+    if (via) k = (FusedStep){0, halves, 2 * n, 2 * n + 2};
     Tile before = acc, wide = acc;
     if (half_acc && !slow)
       for (int o = 0; o < 4; o++)
         for (int l = 0; l < LANES; l++) wide.x[o][l] = widen_f16(before.x[o][l]);
-    if (slow ||
-        !fused(ta, tb, half_acc, model.frac, h, h + each, a, b, &wide, &acc)) {
+    if (slow || !fused(ta, half_acc, model.frac, k, a, b, &wide, &acc)) {
       acc = before;
-      scalar(model, ta, tb, half_acc, h, h + each, ra, rb, &acc);
+      scalar(model, ta, tb, half_acc, k, ra, rb, &acc);
     }
     /* an overflow between two steps makes the next one special */
-    if (h + each < halves)
-      for (int o = 0; o < 4; o++)
-        for (int l = 0; l < LANES; l++)
-          slow |= half_acc ? (acc.x[o][l] & 0x7c00u) == 0x7c00u
-                           : (acc.x[o][l] & 0x7f800000u) == 0x7f800000u;
+    if (n + 1 < steps) slow |= overflowed(&acc, half_acc);
   }
+  if (via) add_c(&c, half_acc, &acc);
   for (int k = 0; k < n_cd; k++)
     for (int l = 0; l < LANES; l++) {
       u32 v = half_acc ? acc.x[2 * k][l] | acc.x[2 * k + 1][l] << 16 : acc.x[k][l];

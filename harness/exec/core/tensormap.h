@@ -32,7 +32,8 @@ enum TmapError {
   TMAP_BAD_ADDRESS, /* not on 16 bytes */
   TMAP_BAD_BOX,     /* inner box not a multiple of 16 bytes, or wider than the swizzle */
   TMAP_BAD_BITS,    /* bits set that no map has */
-  TMAP_WRONG_DIM    /* the instruction's dimension differs from the rank */
+  TMAP_WRONG_DIM,   /* the instruction's dimension differs from the rank */
+  TMAP_BAD_START    /* the box starts off 16 bytes within a row */
 };
 
 typedef struct TensorMap {

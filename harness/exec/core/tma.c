@@ -29,7 +29,9 @@ typedef struct RowPart {
   int beyond;   /* the address does not fit 64 bits */
 } RowPart;
 
-static RowPart row_part(const TensorMap *t, const s64 *coord, const u32 *at) {
+/* Stores are cut on 16-byte chunks: the chunk that holds the last element inside is
+ * written whole, as an H200 does. Loads are cut on elements. */
+static RowPart row_part(const TensorMap *t, const s64 *coord, const u32 *at, int store) {
   RowPart r = {0, 0, 0, 0};
   unsigned __int128 va = t->base;
   for (u32 d = 1; d < t->rank; d++) {
@@ -46,6 +48,7 @@ static RowPart row_part(const TensorMap *t, const s64 *coord, const u32 *at) {
   r.beyond = (va >> 64) != 0;
   r.skip = (u64)lo * t->elem;
   r.bytes = (u64)(hi - lo) * t->elem;
+  if (store) r.bytes = (r.bytes + 15) & ~15ull;
   return r;
 }
 
@@ -116,7 +119,7 @@ static void load_tile(Machine *m, const Async *op, const TensorMap *t, const s64
   if (!tile) return;
   u32 at[TMAP_DIMS] = {0};
   for (u64 k = 0; k < t->rows; k++, next_row(t, at)) {
-    RowPart r = row_part(t, coord, at);
+    RowPart r = row_part(t, coord, at, 0);
     if (r.bytes < t->row_bytes) fill_row(t, row);
     if (r.bytes) {
       const u8 *from = row_bytes(m, op, &r, ACCESS_READ);
@@ -167,7 +170,7 @@ static void write_land(Machine *m, Async *op) {
   u32 red = (u32)op->insn->x[X_RED], type = reduce_type(&t, red);
   u32 at[TMAP_DIMS] = {0};
   for (u64 k = 0; k < t.rows; k++, next_row(&t, at)) {
-    RowPart r = row_part(&t, coord, at);
+    RowPart r = row_part(&t, coord, at, 1);
     if (!r.bytes) continue;
     u8 *to = row_bytes(m, op, &r, red ? ACCESS_ATOMIC : ACCESS_WRITE);
     if (!to) continue;
@@ -202,9 +205,10 @@ static void read_land(Machine *m, Async *op) {
   async_push(m, next);
 }
 
-/* Issue one operation per distinct set of operands: lanes that repeat another lane's
- * copy share it. A tensor copy is a warp-uniform machine instruction, and kernels
- * that issue one from all 32 lanes rely on its happening once. */
+/* Every active lane issues a copy of its own: the machine instruction takes uniform
+ * operands, and the code around it loops over the lanes. Lanes that store the same
+ * tile to the same place share one operation, since a store done twice is one done
+ * once; loads signal and reductions add every time. */
 static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
   const s32 *ref = w->m->ext + i->ext;
   u32 dim = (u32)i->x[X_DIM], red = (u32)i->x[X_RED];
@@ -215,7 +219,8 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
   for (u32 left = m; left;) {
     u32 lane = (u32)__builtin_ctz(left), same = left;
     for (u32 l = lane; l < LANES; l++) {
-      int equal = map[l] == map[lane] && smem_row[l] == smem_row[lane] &&
+      int equal = (l == lane || (kind == ASYNC_BULK_STORE && !red)) &&
+                  map[l] == map[lane] && smem_row[l] == smem_row[lane] &&
                   (!mbar || mbar[l] == mbar[lane]) && (!mask || mask[l] == mask[lane]) &&
                   w->bulk_committed[l] == w->bulk_committed[lane];
       for (u32 d = 0; d < dim; d++)
@@ -232,6 +237,8 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
     u32 error = tensormap_decode(words, dim, &t);
     if (error == TMAP_UNMODELLED || (!error && (t.tf32 || t.type == TMAP_F32_FTZ)))
       return stop_launch(w, i, ST_UNSUPPORTED);
+    /* "The address of the bounding box must also be aligned to 16 bytes" */
+    if (!error && (RS32(ref[EXT_COORD])[lane] * (s64)t.elem) & 15) error = TMAP_BAD_START;
     if (!error && red && !reduce_bytes(red, reduce_type(&t, red))) error = TMAP_BAD_TYPE;
     if (error) {
       fault(w, i, lane, FAULT_TENSORMAP, va, TMAP_BYTES, error);
@@ -250,9 +257,6 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
     for (u32 d = 0; d < TMAP_DIMS; d++) {
       s64 c = d < dim ? RS32(ref[EXT_COORD + d])[lane] : 0;
       op->arg[A_COORD + d] = (u64)c;
-      /* defined for loads only */
-      if (c < 0 && kind == ASYNC_BULK_STORE)
-        fault(w, i, lane, FAULT_ILLEGAL, (u64)c, 0, d);
     }
     async_push(w->m, op);
   }
