@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.drivers.protocol import Driver, PlansAhead, Prepared
 from sidestream.harness.drivers.registry import driver as load_driver
 from sidestream.harness.dsl.activation import Activation, activate
+from sidestream.harness.dsl.compile_log import CompileRecord
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Finding, Incomplete, Verdict
@@ -93,7 +94,11 @@ class Bench:
         if not isinstance(driver, PlansAhead):
             return label
         key = driver.compile_key(problem_of(scenario), self.settings.arch)
-        return self.codes.setdefault(key, label)
+        if key not in self.codes:
+            # An implementation may tell apart what the label does not spell.
+            same = sum(name.startswith(label) for name in self.codes.values())
+            self.codes[key] = f"{label} ({same + 1})" if same else label
+        return self.codes[key]
 
     def declines(self, scenario: Scenario) -> str | None:
         """Return why the implementation does not serve a scenario, or None."""
@@ -175,24 +180,38 @@ class _Case:
             outcomes = self._execute(call, prepared, log, stream)
             executed = device.compiles.since(mark)
             with self.phases.timed("compile", "cache check"):
-                seen, variations = watch_plans(
-                    self.scenario,
-                    driver=driver,
-                    world=world,
-                    call=call,
-                    prepared=prepared,
-                    planned=planned,
-                    executed=executed,
-                    seen=self.bench.seen,
-                )
-                outcomes.append(
-                    cache.check(seen, variations, kernel=self.settings.kernel)
-                )
+                outcomes.append(self._cache(call, prepared, planned, executed))
         with self.phases.timed("check", "parity"):
             judged, errors = self._parity(inputs, limits, why)
         return self._outcome(
             [judged, *outcomes], errors, compiles=len(planned) + len(executed)
         )
+
+    def _cache(
+        self,
+        call: VirtualCall,
+        prepared: Prepared,
+        planned: Sequence[CompileRecord],
+        executed: Sequence[CompileRecord],
+    ) -> CheckOutcome:
+        """Plan again and compare; an implementation that raises tells nothing here."""
+        kernel = self.settings.kernel
+        if self.runs[0].error is not None:
+            return not_run(cache.NAME, f"execute raised {self.runs[0].error}")
+        try:
+            seen, variations = watch_plans(
+                self.scenario,
+                driver=self.bench.implementation(),
+                world=call.world,
+                call=call,
+                prepared=prepared,
+                planned=planned,
+                executed=executed,
+                seen=self.bench.seen,
+            )
+        except (SidestreamError, ValueError) as error:
+            return not_run(cache.NAME, f"planning again raised {error}")
+        return cache.check(seen, variations, kernel=kernel)
 
     def _bounds(self, inputs: CaseInputs) -> tuple[tolerance.Bound | None, str]:
         try:
@@ -305,6 +324,8 @@ class _Case:
                 return options
             return replace(options, smem_fill=fill, register_fill=fill)
 
+        if self.runs and time.monotonic() > self.until:
+            return self._too_late(label)
         progress = self.bench.progress
         run = call.execute(
             prepared,
@@ -314,6 +335,22 @@ class _Case:
             log=log,
             record=folder / self.named.name if folder and record else None,
             progress=(lambda done: progress(label, done)) if progress else None,
+        )
+        self.runs.append(run)
+        return run
+
+    def _too_late(self, label: str) -> Execution:
+        """Return a call that was not made because the case's time was up."""
+        reason = f"deadline of {self.settings.deadline:g} s passed before {label}"
+        late = Incomplete(reason=reason, kernel=self.settings.kernel)
+        run = replace(
+            self.runs[0],
+            label=label,
+            findings=(),
+            launches=(),
+            incomplete=(late,),
+            finished=False,
+            warp_instructions=0,
         )
         self.runs.append(run)
         return run

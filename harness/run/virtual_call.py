@@ -62,7 +62,7 @@ class VirtualCall:
         workspace_bytes: int,
         phases: Phases,
     ) -> None:
-        self._world = world
+        self.world = world
         self._inputs = inputs
         self._phases = phases
         self._own = {
@@ -80,7 +80,7 @@ class VirtualCall:
         self.tensors = self._call_tensors()
 
     def _place(self, name: str, value: NDArray[Any]) -> Allocation:
-        made = self._world.table.allocate(
+        made = self.world.table.allocate(
             value.nbytes, name, writable=name in OUTPUTS, track_init=name in OUTPUTS
         )
         _copy(value, made)
@@ -153,7 +153,7 @@ class VirtualCall:
         )
         self._workspace.forget_writes()
         # What an interface allocates for itself starts from the same pattern.
-        self._world.fill = scratch_bytes(pattern, 256, seed=seed).tobytes()
+        self.world.fill = scratch_bytes(pattern, 256, seed=seed).tobytes()
 
     def scratch(self) -> torch.Tensor:
         """Return the workspace as bytes."""
@@ -191,7 +191,7 @@ class VirtualCall:
         """
         self.reset(pattern)
         run = _Run()
-        world = self._world
+        world = self.world
 
         def on_launch(launch: Launch) -> None:
             if run.outcomes and not run.outcomes[-1].finished:
@@ -276,7 +276,7 @@ class VirtualCall:
 
     def _bits(self, tensor: torch.Tensor, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Copy a device tensor's bits out, without a torch operation."""
-        home = self._world.table.at(tensor.untyped_storage().data_ptr())
+        home = self.world.table.at(tensor.untyped_storage().data_ptr())
         shape = tuple(int(n) for n in tensor.shape)
         if home is None or 0 in shape:
             return np.zeros(shape, dtype)
@@ -318,7 +318,7 @@ class VirtualCall:
 
     def broken_guards(self) -> list[tuple[str, int]]:
         """Allocations whose redzones were written by the host."""
-        return [(a.name, offset) for a, offset in self._world.table.broken_redzones()]
+        return [(a.name, offset) for a, offset in self.world.table.broken_redzones()]
 
 
 def _copy(value: NDArray[Any], target: Allocation) -> None:
