@@ -96,7 +96,8 @@ class Bench:
         key = driver.compile_key(problem_of(scenario), self.settings.arch)
         if key not in self.codes:
             # An implementation may tell apart what the label does not spell.
-            same = sum(name.startswith(label) for name in self.codes.values())
+            names = [name.partition(" (")[0] for name in self.codes.values()]
+            same = names.count(label)
             self.codes[key] = f"{label} ({same + 1})" if same else label
         return self.codes[key]
 

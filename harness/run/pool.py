@@ -10,7 +10,7 @@ import contextlib
 import multiprocessing
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -51,7 +51,9 @@ class Pool:
     on_start: Callable[[int], None] | None = None
     _workers: list[_Worker] = field(default_factory=list)
 
-    def run(self, cases: Sequence[Scenario]) -> Iterator[tuple[int, CaseOutcome]]:
+    def run(
+        self, cases: Sequence[Scenario]
+    ) -> Generator[tuple[int, CaseOutcome], None, None]:
         """Yield (index, outcome) of each case as it ends.
 
         Closing the iterator, or an exception in it, ends the workers.
