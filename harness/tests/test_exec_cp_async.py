@@ -105,6 +105,21 @@ def test_mbarrier_tracks_copies(options: Options, noinc: str) -> None:
     np.testing.assert_array_equal(out, src)
 
 
+def test_the_arrival_never_comes_before_the_copy() -> None:
+    """One thread, one copy, one arrival: whichever lands first, the wait sees both."""
+    src, out = np.array([77], np.uint32), np.zeros(1, np.uint32)
+    body = """setp.ne.u32 %p1, %r0, 0; @%p1 bra end;
+    mbarrier.init.shared.b64 [bar], 1; st.shared.u32 [tile], 0;
+    cp.async.ca.shared.global [tile], [%rd0], 4;
+    cp.async.mbarrier.arrive.noinc.shared.b64 [bar];
+    wait: mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0; @!%p3 bra wait;
+    ld.shared.u32 %r10, [tile]; st.global.u32 [%rd1], %r10; end:"""
+    for seed in range(1, 30):
+        out[:] = 0
+        Case(body, declare=DECLARE, options=Options(seed=seed)).clean(src, out)
+        assert out[0] == 77
+
+
 def test_mixed_groups_of_divergent_lanes() -> None:
     """Lanes with different numbers of groups wait for their own only."""
     src = np.arange(1, 33, dtype=np.uint32)

@@ -192,6 +192,28 @@ def test_faults(body: str, kind: str) -> None:
     assert not buffer.any()
 
 
+def test_one_lane_below_shared_memory_while_others_are_inside() -> None:
+    body = """mov.u32 %r5, tile; setp.eq.u32 %p1, %r0, 9; selp.b32 %r5, 16, %r5, %p1;
+    mov.u32 %r6, 5; st.shared.b32 [tile], 3; ld.shared.b32 %r6, [%r5];"""
+    out = np.full(32, 7, np.uint32)
+    declare = ".shared .align 16 .b8 tile[16];"
+    result = Case(body + STORE.replace("%rd1", "%rd0"), declare=declare).faulty(
+        "smem-oob", out
+    )
+    assert (result.faults[0].lane, result.faults[0].count) == (9, 1)
+    np.testing.assert_array_equal(out, np.where(LANES == 9, 0, 3))
+
+
+def test_lanes_may_mix_address_windows() -> None:
+    out = np.zeros(32, np.uint32)
+    body = """mov.u64 %rd7, tile; cvta.shared.u64 %rd7, %rd7; st.b32 [%rd7], 3;
+    st.global.b32 [%rd0], 8; setp.lt.u32 %p1, %r0, 16; selp.b64 %rd7, %rd7, %rd0, %p1;
+    bar.warp.sync -1; ld.b32 %r6, [%rd7];"""
+    declare = ".shared .align 16 .b8 tile[16];"
+    Case(body + STORE.replace("%rd1", "%rd0"), declare=declare).clean(out)
+    np.testing.assert_array_equal(out, np.where(LANES < 16, 3, 8))
+
+
 def test_read_only_freed_and_uninitialised_memory() -> None:
     buffer = np.zeros(64, np.uint32)
     Case("st.global.b32 [%rd0], %r0;", flags=abi.ALLOC_READ).faulty("readonly", buffer)

@@ -54,7 +54,23 @@ def test_reductions(op: str, want: int) -> None:
     assert out.tolist() == [want, want]
 
 
+def test_b128() -> None:
+    out = np.zeros((2, 4), np.uint64)
+    send = """mov.u64 %rd10, 7; mov.u64 %rd11, 9; mov.b128 %q1, {%rd10, %rd11};
+    @%p1 st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b128
+    [%r8+16], %q1, [%r9];"""
+    read = """ld.shared.v2.u64 {%rd12, %rd13}, [tile+16]; mul.wide.u32 %rd4, %r7, 16;
+    add.s64 %rd4, %rd4, %rd0; st.global.v2.u64 [%rd4], {%rd12, %rd13};"""
+    body = PEER.format(bytes=16, send=send, read=read)
+    Case(body, declare=DECLARE, grid=2, cluster=2).clean(out)
+    assert out.ravel()[:4].tolist() == [7, 9, 7, 9]
+
+
 def test_misuse() -> None:
+    words = "relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes"
+    own = f"""mov.u32 %r5, tile; mov.u32 %r6, bar;
+    red.async.{words}.add.u32 [%r5], 1, [%r6];"""
+    Case(own, declare=DECLARE, grid=2, cluster=2).faulty("illegal")
     store = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32"
     body = f"mov.u32 %r5, tile; mov.u32 %r6, bar; {store} [%r5], 1, [%r6];"
     Case(body, declare=DECLARE).faulty("illegal")

@@ -128,7 +128,7 @@ static int st_4(Warp *w, const Insn *i, u32 m) {
   start(w, i, m, 4, ACCESS_WRITE, p);
   const u32 *a = R32(element(w, i, 0));
   if (i->n_ext == 1) {
-    if (m == FULL && contiguous(p, 4)) memcpy(p[0], a, 4 * LANES);
+    if (contiguous(p, 4)) memcpy(p[0], a, 4 * LANES);
     else for (int l = 0; l < LANES; l++) memcpy(p[l], &a[l], 4);
     return STEP_NEXT;
   }
