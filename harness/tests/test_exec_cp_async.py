@@ -120,6 +120,17 @@ def test_the_arrival_never_comes_before_the_copy() -> None:
         assert out[0] == 77
 
 
+@pytest.mark.parametrize(("noinc", "want"), [(".noinc", 1), ("", 0)])
+def test_without_noinc_the_arrival_is_an_extra_one(noinc: str, want: int) -> None:
+    out = np.zeros(1, np.uint32)
+    body = f"""setp.ne.u32 %p1, %r0, 0; @%p1 bra end;
+    mbarrier.init.shared.b64 [bar], 1; cp.async.mbarrier.arrive{noinc}.shared.b64 [bar];
+    mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0; selp.u32 %r5, 1, 0, %p3;
+    st.global.u32 [%rd0], %r5; end:"""
+    Case(body, declare=DECLARE).clean(out)
+    assert out[0] == want
+
+
 def test_mixed_groups_of_divergent_lanes() -> None:
     """Lanes with different numbers of groups wait for their own only."""
     src = np.arange(1, 33, dtype=np.uint32)

@@ -41,11 +41,14 @@ def test_signed_byte_in_a_16_bit_register_stays_canonical() -> None:
     Case(
         """cvt.u64.u32 %rd4, %r0; add.s64 %rd5, %rd0, %rd4;
         ld.global.s8 %h1, [%rd5];
-        cvt.u32.u16 %r5, %h1;
+        setp.eq.s16 %p1, %h1, -1; setp.eq.b16 %p2, %h1, 0xffff;
+        cvt.u32.u16 %r5, %h1; @%p1 add.u32 %r5, %r5, 65536;
+        @%p2 add.u32 %r5, %r5, 131072;
         mul.wide.u32 %rd4, %r0, 4; add.s64 %rd5, %rd1, %rd4;
         st.global.u32 [%rd5], %r5;"""
     ).clean(src, out)
-    np.testing.assert_array_equal(out, src.astype(np.int16).view(np.uint16))
+    want = src.astype(np.int16).view(np.uint16)
+    np.testing.assert_array_equal(out, want + 196608 * (src == -1))
 
 
 VECTORS = [
