@@ -15,7 +15,12 @@ NAME = "host-sync"
 
 
 def check(
-    events: Sequence[HostEvent], *, calls: int, returns_outputs: bool, kernel: str
+    events: Sequence[HostEvent],
+    *,
+    calls: int,
+    returns_outputs: bool,
+    callers: frozenset[str],
+    kernel: str,
 ) -> CheckOutcome:
     """Judge what the host did during execute calls.
 
@@ -23,15 +28,24 @@ def check(
         events: Everything logged.
         calls: Execute calls that were watched.
         returns_outputs: True for an interface that hands out fresh outputs: then
-            allocations are its contract and no finding.
+            allocating and filling memory of its own is its contract and no finding.
+        callers: Names of the tensors that the caller owns.
         kernel: For the findings.
     """
-    allowed = {"host-alloc"} if returns_outputs else set()
     found: dict[str, Finding] = {}
+    own = 0
     for event in events:
-        if event.kind not in allowed:
-            finding = event.finding(kernel=kernel)
-            found.setdefault(finding.id, finding)
-    made = sum(event.kind in allowed for event in events)
-    note = f", {made} allocations of outputs" if made else ""
+        if returns_outputs and _on_own_memory(event, callers):
+            own += 1
+            continue
+        finding = event.finding(kernel=kernel)
+        found.setdefault(finding.id, finding)
+    note = f", {own} operations on outputs of its own" if own else ""
     return judged(NAME, list(found.values()), f"{calls} calls watched{note}")
+
+
+def _on_own_memory(event: HostEvent, callers: frozenset[str]) -> bool:
+    """Whether an event makes or fills memory that is not the caller's."""
+    if event.kind == "hidden-launch":
+        return callers.isdisjoint(event.detail.split(", "))
+    return event.kind == "host-alloc"

@@ -267,6 +267,7 @@ class _Case:
                     log.events,
                     calls=calls,
                     returns_outputs="out" not in base.written,
+                    callers=call.names,
                     kernel=kernel,
                 )
                 if calls

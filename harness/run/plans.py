@@ -45,13 +45,14 @@ def watch_plans(
     before = seen.note(declaration, scenario.name)
     mark, hits = compiles.mark(), _hits(driver)
     second = driver.prepare(problem_of(scenario), world)
-    if not ahead:
-        call.launches(second)
+    # One that compiles in its first launch has nothing to share before it.
+    shares = ahead or bool(call.launches(second))
     again = compiles.since(mark)
     after = _hits(driver)
     mark = compiles.mark()
-    other = other_totals(scenario, same_capacity=not ahead)
-    _launches(other, driver, world)
+    if shares:
+        other = other_totals(scenario, same_capacity=not ahead)
+        _launches(other, driver, world)
     totals = compiles.since(mark)
     counts = Compilations(
         planning=len(planned) if ahead else len(executed),

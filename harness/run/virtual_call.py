@@ -285,6 +285,11 @@ class VirtualCall:
         view = View(slab=home.name, offset=offset, shape=shape, strides=strides)
         return np.array(_elements(home, view, dtype))
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the tensors that belong to the caller."""
+        return frozenset({*self._own, "workspace"})
+
     def allowed(self) -> dict[str, Mask]:
         """By output, the bytes that rows of live sequences occupy."""
         masks = {}

@@ -100,7 +100,7 @@ SPELL = "{} byte {}".format
 
 def judge(base, *, allowed=None, guards=(), isolations=()):
     return bounds.check(
-        base,
+        [base, *(i.run for i in isolations)],
         allowed=allowed or {},
         spell=SPELL,
         broken_guards=guards,
@@ -204,26 +204,40 @@ def test_a_launch_on_another_stream_is_found():
 # host sync
 
 
-def event(kind, line=1):
+def event(kind, line=1, detail="q"):
     return HostEvent(
-        kind=kind, operation="op", detail="q", stack=(f"kernel.py:{line} in f",)
+        kind=kind, operation="op", detail=detail, stack=(f"kernel.py:{line} in f",)
+    )
+
+
+def watch(*events, returns_outputs=False):
+    return host_sync.check(
+        events,
+        calls=3,
+        returns_outputs=returns_outputs,
+        callers=frozenset({"q", "out"}),
+        kernel="k",
     )
 
 
 def test_host_events_fail_once_a_site():
-    quiet = host_sync.check([], calls=3, returns_outputs=False, kernel="k")
-    assert quiet.status == "passed"
-    events = [event("host-sync"), event("host-sync"), event("hidden-launch")]
-    loud = host_sync.check(events, calls=3, returns_outputs=False, kernel="k")
+    assert watch().status == "passed"
+    loud = watch(event("host-sync"), event("host-sync"), event("hidden-launch"))
     assert [f.kind for f in loud.findings] == ["host-sync", "hidden-launch"]
 
 
-def test_only_an_interface_that_returns_outputs_may_allocate():
-    events = [event("host-alloc")]
-    given = host_sync.check(events, calls=1, returns_outputs=False, kernel="k")
-    returned = host_sync.check(events, calls=1, returns_outputs=True, kernel="k")
-    assert (given.status, returned.status) == ("failed", "passed")
-    assert "1 allocations" in returned.reason
+def test_only_an_interface_that_returns_outputs_may_make_and_fill_them():
+    events = [event("host-alloc"), event("hidden-launch", 2, "torch.empty")]
+    assert len(watch(*events).findings) == 2
+    returned = watch(*events, returns_outputs=True)
+    assert returned.status == "passed"
+    assert "2 operations on outputs of its own" in returned.reason
+
+
+@pytest.mark.parametrize("kind", ["host-sync", "hidden-launch"])
+def test_no_interface_may_wait_or_touch_the_callers_tensors(kind):
+    outcome = watch(event(kind, detail="torch.empty, q"), returns_outputs=True)
+    assert [f.kind for f in outcome.findings] == [kind]
 
 
 # cache
