@@ -62,7 +62,8 @@ static inline f32 circular(f32 x, s32 quarter) {
   Angle a = reduce((f64)x);
   s32 k = a.k + quarter;
   f64 v = k & 1 ? cos_part(a.r) : sin_part(a.r);
-  return (f32)(k & 2 ? -v : v);
+  v = k & 2 ? -v : v;
+  return x == 0.0f && !quarter ? x : (f32)v; /* the reduction loses the sign of -0 */
 }
 static int circle(Warp *w, const Insn *i, u32 m, s32 quarter) {
   const u32 *a = R32(i->a);
