@@ -5,7 +5,7 @@
 #include "fbits.h"
 
 u32 reduce_bytes(u32 op, u32 type) {
-  static const u8 bytes[] = {4, 4, 8, 8, 2, 2, 4, 8, 4, 8};
+  static const u8 bytes[] = {4, 4, 8, 8, 2, 2, 4, 8, 4, 8, 4};
   u32 ok;
   switch (op) {
     case RED_ADD: ok = type != RED_S64 && type != RED_B32 && type != RED_B64; break;
@@ -14,7 +14,7 @@ u32 reduce_bytes(u32 op, u32 type) {
     case RED_AND: case RED_OR: case RED_XOR: ok = type == RED_B32 || type == RED_B64; break;
     default: ok = 0;
   }
-  return ok && type <= RED_B64 ? bytes[type] : 0;
+  return ok && type < RED_TYPES ? bytes[type] : 0;
 }
 
 #define EACH(T, expr)                                  \
@@ -46,6 +46,7 @@ static void add(u32 type, u8 *to, const u8 *from, u64 bytes) {
     case RED_F16: EACH(u16, f32_f16(f16_f32(a) + f16_f32(b)));
     case RED_BF16: EACH(u16, f32_bf16(bf16_f32(a) + bf16_f32(b)));
     case RED_F32: EACH(f32, canonical(ftz(ftz(a) + ftz(b))));
+    case RED_F32_KEEP: EACH(f32, canonical(a + b));
     case RED_F64: EACH(f64, a + b);
     default: return;
   }

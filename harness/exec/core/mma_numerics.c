@@ -79,7 +79,8 @@ u32 mma_round_f32(s64 sum, int e, int frac) {
   if (biased >= 255) return sign | 0x7f800000u;
   if (biased > 0) return sign | (u32)biased << 23 | (mant & 0x7fffffu);
   int shift = 1 - biased;
-  return shift > 23 ? sign : sign | mant >> shift;
+  mant = shift > 23 ? 0 : mant >> shift;
+  return mant ? sign | mant : 0; /* what is cut to nothing is +0 */
 }
 
 u32 mma_round_f16(s64 sum, int e, int frac) {
@@ -93,7 +94,7 @@ u32 mma_round_f16(s64 sum, int e, int frac) {
   int drop = top - 10 + (biased > 0 ? 0 : 1 - biased);
   u64 kept = mag;
   if (drop > 0) {
-    if (drop > 62) return sign;
+    if (drop > 62) return 0;
     u64 half = 1ull << (drop - 1), rest = mag & ((1ull << drop) - 1);
     kept = mag >> drop;
     kept += rest > half || (rest == half && (kept & 1));
@@ -102,6 +103,7 @@ u32 mma_round_f16(s64 sum, int e, int frac) {
   }
   /* a carry out of the mantissa runs into the exponent, as it should */
   u64 value = biased > 0 ? ((u64)(biased - 1) << 10) + kept : kept;
+  if (!value) return 0;
   return sign | (value >= 0x7c00 ? 0x7c00u : (u32)value);
 }
 
@@ -109,8 +111,7 @@ u32 mma_fused_step(MmaModel model, u32 ta, u32 tb, int half, u32 n, const u32 *a
                    const u32 *b, u32 c) {
   Part pc = half ? take(c, 16, 10, 15, 1) : take(c, 32, 23, 127, 1);
   int nan = pc.nan, plus = pc.inf && !pc.neg, minus = pc.inf && pc.neg;
-  int at = pc.mant ? pc.e : -126;
-  if (at < -126) at = -126;
+  int at = pc.mant ? pc.e : 2 * MMA_ZERO;
   for (u32 k = 0; k < n; k++) {
     Part x = operand(ta, a[k]), y = operand(tb, b[k]);
     if (x.nan || y.nan || (x.inf && !y.mant && !y.inf) || (y.inf && !x.mant && !x.inf)) {

@@ -9,7 +9,8 @@
  *     exponent; zeros take no part;
  *   - all terms are aligned to the largest exponent and cut (toward zero) behind
  *     `frac` fraction bits of it, then added exactly;
- *   - the sum is rounded once: toward zero to f32, to nearest even to f16.
+ *   - the sum is rounded once: toward zero to f32, to nearest even to f16; a sum or
+ *     result of zero is +0.
  */
 #ifndef SIDESTREAM_MMA_NUMERICS_H
 #define SIDESTREAM_MMA_NUMERICS_H

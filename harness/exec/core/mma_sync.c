@@ -166,10 +166,10 @@ ALWAYS int fused(u32 ta, int half_acc, int frac, FusedStep k, const Unpacked *a,
       v16i field = mag >> 23;
       v16i e = max_(field, (v16i){} + 1) - 127;
       v16i mant = (mag & 0x7fffff) | ((field > 0) & 0x800000);
-      v16i low = pick(mag == 0, (v16i){} - 126, max_(e, (v16i){} + least_c));
+      v16i low = pick(mag == 0, (v16i){} + 2 * MMA_ZERO, max_(e, (v16i){} + least_c));
       v16i m = at[o][s] = max_(top[o][s], low);
       /* the accumulator, cut at the same place */
-      v16i gap = m - e;
+      v16i gap = max_(m - e, (v16i){});
       gap = pick(gap > 31, (v16i){} + 31, gap);
       v16i kept = (mant << (frac - 23)) >> gap;
       v16i sign = bits >> 31;
@@ -222,7 +222,7 @@ ALWAYS int fused(u32 ta, int half_acc, int frac, FusedStep k, const Unpacked *a,
       u32 shift = biased > 0 ? 0 : biased > -30 ? (u32)(1 - biased) : 31u;
       u32 tiny = (mant | 0x800000u) >> shift;
       u32 v = biased >= 255 ? 0x7f800000u : biased > 0 ? (u32)biased << 23 | mant : tiny;
-      out[l] = total[l] == 0.0 ? 0 : v | sign;
+      out[l] = total[l] == 0.0 || !v ? 0 : v | sign;
     }
   }
   return 1;

@@ -17,7 +17,8 @@ u32 tensormap_decode(const u32 *w, u32 dim, TensorMap *t) {
   t->tf32 = bits(head, 16, 1);
   if (t->rank > TMAP_DIMS) return TMAP_BAD_RANK;
   if (bits(head, 11, 2)) return TMAP_UNMODELLED; /* interleaved */
-  if (head >> 22 || bits(head, 19, 2)) return TMAP_BAD_BITS;
+  if (head >> 22 & 1u) return TMAP_UNMODELLED; /* the 96-byte swizzle */
+  if (head >> 23 || bits(head, 19, 2)) return TMAP_BAD_BITS;
   if (t->type >= sizeof type_bytes) return TMAP_UNMODELLED; /* 4- and 6-bit types */
   if (t->tf32 && t->type != TMAP_F32 && t->type != TMAP_F32_FTZ) return TMAP_BAD_TYPE;
   if (t->nan_fill && t->type < TMAP_F16) return TMAP_BAD_FILL;
@@ -42,8 +43,9 @@ u32 tensormap_decode(const u32 *w, u32 dim, TensorMap *t) {
   }
   for (u32 d = t->rank; d < TMAP_DIMS; d++) t->count[d] = t->size[d] = t->step[d] = 1;
   t->row_bytes = (u64)t->count[0] * t->elem;
+  t->pitch = t->swizzle ? 16ull << t->swizzle : t->row_bytes;
   if (t->row_bytes & 15) return TMAP_BAD_BOX;
-  if (t->swizzle && t->row_bytes > 16ull << t->swizzle) return TMAP_BAD_BOX;
+  if (t->row_bytes > t->pitch) return TMAP_BAD_BOX;
   if (t->rank != dim) return TMAP_WRONG_DIM;
   return TMAP_OK;
 }

@@ -33,7 +33,8 @@ enum TmapError {
   TMAP_BAD_BOX,     /* inner box not a multiple of 16 bytes, or wider than the swizzle */
   TMAP_BAD_BITS,    /* bits set that no map has */
   TMAP_WRONG_DIM,   /* the instruction's dimension differs from the rank */
-  TMAP_BAD_START    /* the box starts off 16 bytes within a row */
+  TMAP_BAD_START,   /* the box starts off 16 bytes within a row */
+  TMAP_NEGATIVE     /* a store's box starts at a negative coordinate */
 };
 
 typedef struct TensorMap {
@@ -45,7 +46,8 @@ typedef struct TensorMap {
   u64 size[TMAP_DIMS];   /* elements */
   u32 step[TMAP_DIMS];   /* traversal stride */
   u32 count[TMAP_DIMS];  /* elements of the box that are copied: ceil(box / step) */
-  u64 row_bytes, rows;   /* the box in shared memory: rows of the inner dimension */
+  u64 row_bytes, rows;   /* the box: rows of the inner dimension */
+  u64 pitch;             /* from row to row in shared memory: the swizzle's span */
 } TensorMap;
 
 /* Take `words` apart; returns enum TmapError. */

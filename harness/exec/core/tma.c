@@ -62,7 +62,7 @@ static void next_row(const TensorMap *t, u32 *at) {
 /* Shared memory of the tile, whole swizzle lines included. A tile starts on 128 bytes,
  * so that exchanging chunks within a line never leaves it. NULL if out of range. */
 static u8 *tile_lines(Machine *m, const Async *op, const TensorMap *t, u32 addr) {
-  u64 bytes = t->rows * t->row_bytes;
+  u64 bytes = t->rows * t->pitch;
   u64 span = t->swizzle ? (bytes + 127) & ~127ull : bytes;
   u8 *p = addr & 127u ? NULL : smem_ptr(op->cta, addr, span);
   if (!p)
@@ -86,15 +86,24 @@ static void swizzled(const TensorMap *t, u8 *tile, u32 addr, u64 off, u8 *row, i
   }
 }
 
-/* What stands where the box leaves the tensor: zeros, or the type's NaN. */
+/* What stands where the box leaves the tensor: zeros, or the OOB-NaN, which is the
+ * same 16-bit pattern in every type on an H200. */
 static void fill_row(const TensorMap *t, u8 *row) {
-  if (!t->nan_fill) {
-    memset(row, 0, t->row_bytes);
-    return;
+  memset(row, 0, t->row_bytes);
+  if (t->nan_fill)
+    for (u64 k = 0; k < t->row_bytes; k += 2) row[k] = 0xf7, row[k + 1] = 0x7f;
+}
+
+/* Loads of .tf32 round f32 to nearest even, subnormals included; NaN gives one value.
+ * (The .ftz types load as the plain ones do.) */
+static void round_tf32(u8 *bytes, u64 size) {
+  for (u64 k = 0; k < size; k += 4) {
+    u32 v;
+    memcpy(&v, bytes + k, 4);
+    if ((v & 0x7fffffffu) > 0x7f800000u) v = 0x7fffe000u;
+    else v = (v + 0xfffu + (v >> 13 & 1u)) & ~0x1fffu;
+    memcpy(bytes + k, &v, 4);
   }
-  /* all bits but the sign set, in every floating-point type */
-  memset(row, 0xff, t->row_bytes);
-  for (u64 k = t->elem - 1; k < t->row_bytes; k += t->elem) row[k] = 0x7f;
 }
 
 static u32 decode_args(const Async *op, TensorMap *t, s64 *coord) {
@@ -125,8 +134,9 @@ static void load_tile(Machine *m, const Async *op, const TensorMap *t, const s64
       const u8 *from = row_bytes(m, op, &r, ACCESS_READ);
       if (from) memcpy(row + r.skip, from, r.bytes);
       else memset(row + r.skip, 0, r.bytes);
+      if (t->tf32) round_tf32(row + r.skip, r.bytes);
     }
-    swizzled(t, tile, addr, k * t->row_bytes, row, 1);
+    swizzled(t, tile, addr, k * t->pitch, row, 1);
   }
 }
 
@@ -156,8 +166,8 @@ static void load_land(Machine *m, Async *op) {
 
 static u32 reduce_type(const TensorMap *t, u32 op) {
   static const u8 types[] = {RED_NONE, RED_NONE, RED_U32, RED_S32, RED_U64, RED_S64,
-                             RED_F16,  RED_F32,  RED_F32, RED_F64, RED_BF16};
-  if (t->type == TMAP_U8 || t->type == TMAP_U16) return RED_B64 + 1;
+                             RED_F16,  RED_F32_KEEP, RED_F32, RED_F64, RED_BF16};
+  if (t->type == TMAP_U8 || t->type == TMAP_U16 || t->tf32) return RED_TYPES;
   if (op >= RED_AND && t->elem >= 4 && t->type <= TMAP_S64)
     return t->elem == 4 ? RED_B32 : RED_B64;
   return types[t->type];
@@ -196,7 +206,7 @@ static void read_land(Machine *m, Async *op) {
     return;
   }
   for (u64 k = 0; k < t.rows; k++)
-    swizzled(&t, tile, addr, k * t.row_bytes, data + k * t.row_bytes, 0);
+    swizzled(&t, tile, addr, k * t.pitch, data + k * t.row_bytes, 0);
   next->data = data;
   memcpy(next->arg, op->arg, A_END * sizeof *op->arg);
   next->cta = op->cta;
@@ -235,10 +245,12 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
     memcpy(words, p, sizeof words);
     TensorMap t;
     u32 error = tensormap_decode(words, dim, &t);
-    if (error == TMAP_UNMODELLED || (!error && (t.tf32 || t.type == TMAP_F32_FTZ)))
-      return stop_launch(w, i, ST_UNSUPPORTED);
+    if (error == TMAP_UNMODELLED) return stop_launch(w, i, ST_UNSUPPORTED);
     /* "The address of the bounding box must also be aligned to 16 bytes" */
     if (!error && (RS32(ref[EXT_COORD])[lane] * (s64)t.elem) & 15) error = TMAP_BAD_START;
+    for (u32 d = 0; d < dim && !error; d++) /* the machine refuses it, as PTX does */
+      if (kind == ASYNC_BULK_STORE && RS32(ref[EXT_COORD + d])[lane] < 0)
+        error = TMAP_NEGATIVE;
     if (!error && red && !reduce_bytes(red, reduce_type(&t, red))) error = TMAP_BAD_TYPE;
     if (error) {
       fault(w, i, lane, FAULT_TENSORMAP, va, TMAP_BYTES, error);

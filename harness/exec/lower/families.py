@@ -20,6 +20,7 @@ from sidestream.harness.exec.lower import (
     mma,
     move,
     st_async,
+    tensormap,
     warp,
 )
 from sidestream.harness.exec.lower.builder import Builder
@@ -30,7 +31,7 @@ Family = Callable[[Builder, ir.Instruction], None]
 FAMILIES: dict[str, Family] = {}
 _MODULES = (
     *(arithmetic, compare, control, convert, integer, logic, mma, move),
-    *(atomic, barrier, cluster, cp_async, memory, st_async, warp, bulk),
+    *(atomic, barrier, cluster, cp_async, memory, st_async, warp, bulk, tensormap),
 )
 for _module in _MODULES:
     for _op, _function in _module.FAMILY.items():
