@@ -69,9 +69,11 @@ class Session:
         )
 
     def _run(self, origin: float, watching: Watching) -> None:
+        from sidestream.harness.exec.build import load
         from sidestream.harness.run.case import Bench, unjudged
         from sidestream.harness.run.pool import Pool
 
+        load()  # built once here, not by every worker
         bench = Bench(settings=self.settings, origin=origin)
         served: list[int] = []
         for index, scenario in enumerate(self.scenarios):
