@@ -47,12 +47,7 @@ def _replace(low: Builder, ins: ir.Instruction) -> None:
         "tensormap.replace",
         a=row,
         b=low.source(ins.args["value"], 64 if wide else 32),
-        x=(
-            list(_FIELDS).index(field),
-            ordinal,
-            _SPACES[ins.mods.get("space")],
-            int(wide),
-        ),
+        x=(list(_FIELDS).index(field), ordinal, space, int(wide)),
         imm=offset,
     )
 
