@@ -110,20 +110,26 @@ def test_signs(kind: str) -> None:
     form = FORMS[kind]
     a, b, _ = _inputs(kind, 3)
     dtype = a.dtype
+
+    def quiet(pattern: int, result: int) -> int:
+        # Recorded on an H200: NaN becomes the canonical one, but in f64.
+        nan = form.read(pattern).kind == "nan" and kind != "f64"
+        return _canonical(form) if nan else result
+
     rows = [
-        Row(f"neg.{kind} %d, %a;", lambda a, b: a ^ form.sign, dtype),
-        Row(f"abs.{kind} %d, %a;", lambda a, b: a & ~form.sign, dtype),
+        Row(f"neg.{kind} %d, %a;", lambda a, b: quiet(a, a ^ form.sign), dtype),
+        Row(f"abs.{kind} %d, %a;", lambda a, b: quiet(a, a & ~form.sign), dtype),
     ]
     if kind in ("f32", "f16"):
         rows += [
             Row(
                 f"neg.ftz.{kind} %d, %a;",
-                lambda a, b: flushed(a, form) ^ form.sign,
+                lambda a, b: quiet(a, flushed(a, form) ^ form.sign),
                 dtype,
             ),
             Row(
                 f"abs.ftz.{kind} %d, %a;",
-                lambda a, b: flushed(a, form) & ~form.sign,
+                lambda a, b: quiet(a, flushed(a, form) & ~form.sign),
                 dtype,
             ),
         ]

@@ -120,8 +120,11 @@ static inline f64 widen(f32 v, const Insn *i) {
   f64 r = (f64)in32(v, i);
   return i->x[0] ? sat64(r) : r;
 }
+/* A NaN keeps its sign and the upper part of its payload, and becomes quiet. */
 static inline f32 to_f32(f64 v, const Insn *i) {
-  f32 r = canonical(narrow(v, (u32)i->x[1]));
+  u64 b = f64_bits(v);
+  f32 nan = bits_f32(((u32)(b >> 32) & 0x80000000u) | 0x7fc00000u | ((u32)(b >> 29) & 0x3fffffu));
+  f32 r = v == v ? narrow(v, (u32)i->x[1]) : nan;
   if (i->x[3] & FLUSH) r = ftz(r);
   return i->x[0] ? sat(r) : r;
 }

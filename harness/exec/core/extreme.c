@@ -107,19 +107,28 @@ HALF(max_f16, 1, 0)
 HALF(min_bf16, 0, 1)
 HALF(max_bf16, 1, 1)
 
-/* neg and abs change the sign bit alone; with .ftz subnormals become zero. */
+/* neg and abs change the sign bit alone, but for NaN, which becomes the canonical one
+ * (f64 excepted; as recorded on an H200); with .ftz subnormals become zero. */
 static inline u32 flush1(u32 b, s32 on) { return on ? ftz_bits(b) : b; }
 static inline u32 flush2(u32 b, s32 on) {
   return on ? ftz_f16(b & 0xffffu) | ftz_f16(b >> 16) << 16 : b;
 }
-UN(neg_f32, u32, u32, R32, R32, flush1(a[l] ^ 0x80000000u, i->x[0]))
-UN(abs_f32, u32, u32, R32, R32, flush1(a[l] & 0x7fffffffu, i->x[0]))
+static inline u32 quiet1(u32 b) {
+  return (b & 0x7fffffffu) > 0x7f800000u ? CANONICAL_F32 : b;
+}
+/* x[1] = the format's infinity, 0x7c00 or 0x7f80 */
+static inline u32 quiet_half(u32 h, u32 inf) { return (h & 0x7fffu) > inf ? 0x7fffu : h; }
+static inline u32 quiet2(u32 b, s32 inf) {
+  return quiet_half(b & 0xffffu, (u32)inf) | quiet_half(b >> 16, (u32)inf) << 16;
+}
+UN(neg_f32, u32, u32, R32, R32, quiet1(flush1(a[l] ^ 0x80000000u, i->x[0])))
+UN(abs_f32, u32, u32, R32, R32, quiet1(flush1(a[l] & 0x7fffffffu, i->x[0])))
 UN(neg_f64, u64, u64, R64, R64, a[l] ^ 1ull << 63)
 UN(abs_f64, u64, u64, R64, R64, a[l] & ~(1ull << 63))
-UN(neg_half, u32, u32, R32, R32, flush2((a[l] ^ 0x8000u) & 0xffffu, i->x[0]))
-UN(abs_half, u32, u32, R32, R32, flush2(a[l] & 0x7fffu, i->x[0]))
-UN(neg_pair, u32, u32, R32, R32, flush2(a[l] ^ 0x80008000u, i->x[0]))
-UN(abs_pair, u32, u32, R32, R32, flush2(a[l] & 0x7fff7fffu, i->x[0]))
+UN(neg_half, u32, u32, R32, R32, quiet2(flush2((a[l] ^ 0x8000u) & 0xffffu, i->x[0]), i->x[1]))
+UN(abs_half, u32, u32, R32, R32, quiet2(flush2(a[l] & 0x7fffu, i->x[0]), i->x[1]))
+UN(neg_pair, u32, u32, R32, R32, quiet2(flush2(a[l] ^ 0x80008000u, i->x[0]), i->x[1]))
+UN(abs_pair, u32, u32, R32, R32, quiet2(flush2(a[l] & 0x7fff7fffu, i->x[0]), i->x[1]))
 BIN(copysign_f32, u32, u32, R32, R32, (b[l] & 0x7fffffffu) | (a[l] & 0x80000000u))
 BIN(copysign_f64, u64, u64, R64, R64, (b[l] & ~(1ull << 63)) | (a[l] & 1ull << 63))
 

@@ -10,7 +10,7 @@
 
 #define OUT(v) (i->x[0] & F_RELU ? relu(v) : (v))
 UN(f32_of_f16, u32, u32, R32, R32, f32_bits(canonical(f16_f32(a[l] & 0xffffu))))
-UN(f32_of_bf16, u32, u32, R32, R32, f32_bits(canonical(bf16_f32(a[l] & 0xffffu))))
+UN(f32_of_bf16, u32, u32, R32, R32, a[l] << 16) /* NaN payloads too */
 UN(f16_of_f32, u32, f32, R32, RF32, f32_f16(OUT(a[l])))
 UN(bf16_of_f32, u32, f32, R32, RF32, f32_bf16(OUT(a[l])))
 BIN(f16x2_of_f32, u32, f32, R32, RF32, f32_f16(OUT(a[l])) << 16 | f32_f16(OUT(b[l])))
@@ -98,8 +98,12 @@ static int small_f32(Warp *w, const Insn *i, u32 m) {
 FROM_PAIR(small_f16x2, f16_f32)
 FROM_PAIR(small_bf16x2, bf16_f32)
 
-/* tf32 keeps the f32 layout with the low 13 bits zero. */
-static inline u32 tf32(f32 v, const Insn *i) { return round_to((f64)v, i) << 13; }
+/* tf32 keeps the f32 layout with the low 13 bits zero; .rna only cuts a NaN, even to
+ * an infinity, as an H200 does. */
+static inline u32 tf32(f32 v, const Insn *i) {
+  if (v != v && i->x[1] == 4 /* rna */) return f32_bits(v) & ~0x1fffu;
+  return round_to((f64)v, i) << 13;
+}
 UN(tf32_f32, u32, f32, R32, RF32, tf32(a[l], i))
 
 /* Widening: every small format is exact in f32. */

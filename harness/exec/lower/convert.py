@@ -179,6 +179,10 @@ def _integral(low: Builder, ins: ir.Instruction, d: _Target) -> None:
 def _floats(low: Builder, ins: ir.Instruction, d: _Target) -> None:
     dtype, stype = ins.mods["dtype"], ins.mods["stype"]
     mode = MODES[ins.mods.get("round", "rn")]
+    if stype in _HALVES and dtype == "f32" and not flags(ins, "ftz", "sat"):
+        a = low.source(ins.args["a"], width(stype), stype)
+        low.emit(f"cvt.f32.{stype}", d=d.row, a=a, guarded=d.guarded)
+        return
     a, form = _float_source(low, ins)
     x: tuple[int, ...]
     if dtype in _HALVES:

@@ -39,7 +39,8 @@ def _sign(low: Builder, ins: ir.Instruction) -> None:
     only(ins, "type", "ftz")
     _, pair = _shape(ins)
     op = f"{ins.op}.{'pair' if pair else 'half'}"
-    arithmetic(low, ins, op, ins.mods["type"], (flags(ins, "ftz"),))
+    infinity = 0x7F80 if ins.mods["type"].startswith("bf16") else 0x7C00
+    arithmetic(low, ins, op, ins.mods["type"], (flags(ins, "ftz"), infinity))
 
 
 BY_TYPE = {
