@@ -1,0 +1,22 @@
+"""The log-sum-exp of the heads comes in reverse order."""
+
+from __future__ import annotations
+
+from sidestream.scenarios.bugs.bug import Bug, Edit
+
+LSE_HEADS_SWAPPED = Bug(
+    name="lse-heads-swapped",
+    description="Token-major LSE is stored at the mirrored head: O is right, and every "
+    "consumer of the statistics (backward, merging of splits) is wrong.",
+    issue="NVIDIA/cudnn-frontend#1083",
+    edits=(
+        Edit(
+            file="sm120/epilogue.py",
+            old="offset = token * heads + head\n",
+            new="offset = token * heads + (heads - 1 - head)\n",
+        ),
+    ),
+    scenario="two-short",
+    check="parity",
+    kinds=frozenset({"parity"}),
+)

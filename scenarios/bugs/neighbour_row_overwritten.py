@@ -1,0 +1,22 @@
+"""The last tile of a sequence stores one row too many."""
+
+from __future__ import annotations
+
+from sidestream.scenarios.bugs.bug import Bug, Edit
+
+NEIGHBOUR_ROW_OVERWRITTEN = Bug(
+    name="neighbour-row-overwritten",
+    description="The row bound of the output store is off by one: the first row of "
+    "the next sequence is overwritten, if its own tile was faster.",
+    issue="NVIDIA/cudnn-frontend#1015",
+    edits=(
+        Edit(
+            file="sm120/epilogue.py",
+            old="if row < cutlass.min(live_rows, Int32(ROWS_PER_WARP)):",
+            new="if row < cutlass.min(live_rows + 1, Int32(ROWS_PER_WARP)):",
+        ),
+    ),
+    scenario="output-guarded",
+    check="bounds",
+    kinds=frozenset({"stray-write"}),
+)

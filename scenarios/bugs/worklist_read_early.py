@@ -1,0 +1,28 @@
+"""The forward kernel runs before the kernel that builds its work list."""
+
+from __future__ import annotations
+
+from sidestream.scenarios.bugs.bug import Bug, Edit
+
+_BUILD = """\
+    build_worklist(
+        config, lengths_q, lengths_kv, workspace, batch, heads_q, tokens_q, tokens_kv
+    ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
+"""
+_FORWARD = (
+    "    ).launch(grid=(ctas, 1, 1), block=(config.threads, 1, 1), stream=stream)\n"
+)
+
+WORKLIST_READ_EARLY = Bug(
+    name="worklist-read-early",
+    description="The two launches change places: the forward kernel reads a work list "
+    "that is not written yet, and finds whatever the last call left in scratch.",
+    issue="NVIDIA/cudnn-frontend#543",
+    edits=(
+        Edit(file="sm120/launch.py", old=_BUILD, new=""),
+        Edit(file="sm120/launch.py", old=_FORWARD, new=_FORWARD + _BUILD),
+    ),
+    scenario="scratch-zeros",
+    check="scratch",
+    kinds=frozenset({"uninit-read"}),
+)
