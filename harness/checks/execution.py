@@ -30,7 +30,7 @@ def check(runs: Sequence[Execution], *, kernel: str) -> CheckOutcome:
                 rule=RAISED,
                 message=f"execute raised {run.error}",
                 kernel=kernel,
-                sites=(Site(agent="host", operation="execute"),),
+                sites=(Site(agent="host", operation=f"execute: {run.error}"),),
                 need="the call to be served, or the plan to be declined",
             )
             found.setdefault(raised.id, raised)

@@ -56,8 +56,10 @@ static void claim(dl_tensor *t) {
     size_t i;
     if (t->device.type != DL_CPU) return;
     pthread_mutex_lock(&lock);
+    /* A tensor without elements has no address to tell it by: it counts as the
+     * device's while there is a device, since host tensors rarely are exchanged. */
     for (i = 0; i < range_count; i++)
-        if (at >= ranges[i].start && at < ranges[i].end) {
+        if (!at || (at >= ranges[i].start && at < ranges[i].end)) {
             t->device.type = DL_CUDA;
             t->device.id = 0;
             break;

@@ -22,7 +22,7 @@ from sidestream.harness.drivers.protocol import CallTensors, Prepared, Results
 from sidestream.harness.dsl.activation import active
 from sidestream.harness.dsl.capture import Capture
 from sidestream.harness.dsl.record import write_launch
-from sidestream.harness.errors import SidestreamError, UnsupportedError
+from sidestream.harness.errors import BuildError, SidestreamError, UnsupportedError
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Incomplete
 from sidestream.harness.launch import Launch
@@ -99,7 +99,8 @@ class VirtualCall:
         if inputs.lse is not None:
             shape, strides = inputs.lse.shape, inputs.lse.strides
             if inputs.scenario.lse == "head_major":
-                shape, strides = shape[::-1], strides[::-1]
+                # As callers hold it: rows as long as they are apart.
+                shape, strides = (shape[1], strides[1]), strides[::-1]
             lse = own["lse"].tensor(torch.float32, shape, strides)
         lengths = {
             name: own[name].tensor(torch.int32, getattr(inputs, name).shape)
@@ -224,7 +225,7 @@ class VirtualCall:
                 else:
                     with Capture(launched, log.block), log:
                         results = prepared.execute(self.tensors, self.scratch())
-            except UnsupportedError as raised:
+            except (UnsupportedError, BuildError) as raised:
                 incomplete.append(Incomplete(reason=str(raised)))
             except (SidestreamError, ValueError) as raised:
                 error = f"{type(raised).__name__}: {raised}"

@@ -103,6 +103,7 @@ def test_dlpack_says_cuda_inside_and_cpu_outside():
         assert tvm_ffi.from_dlpack(there[1:]).device.type == "cuda"
         assert tvm_ffi.from_dlpack(torch.ones(4)).device.type == "cpu"
         assert there.__dlpack_device__() == (2, 0)
+        assert tvm_ffi.from_dlpack(there[:0]).device.type == "cuda"
         assert world.holds(there)
     assert tvm_ffi.from_dlpack(there).device.type == "cpu"
 
