@@ -9,7 +9,7 @@ enum RedOp { RED_NONE = 0, RED_ADD, RED_MIN, RED_MAX, RED_INC, RED_DEC, RED_AND,
 enum RedType {
   RED_U32 = 0, RED_S32, RED_U64, RED_S64, RED_F16, RED_BF16, RED_F32, RED_F64, RED_B32,
   RED_B64,
-  RED_F32_KEEP, /* f32 without flushing subnormals: maps of type f32 */
+  RED_F32_FTZ, /* subnormals become zero: maps of type f32.ftz */
   RED_TYPES
 };
 

@@ -166,7 +166,7 @@ static void load_land(Machine *m, Async *op) {
 
 static u32 reduce_type(const TensorMap *t, u32 op) {
   static const u8 types[] = {RED_NONE, RED_NONE, RED_U32, RED_S32, RED_U64, RED_S64,
-                             RED_F16,  RED_F32_KEEP, RED_F32, RED_F64, RED_BF16};
+                             RED_F16,  RED_F32,  RED_F32_FTZ, RED_F64, RED_BF16};
   if (t->type == TMAP_U8 || t->type == TMAP_U16 || t->tf32) return RED_TYPES;
   if (op >= RED_AND && t->elem >= 4 && t->type <= TMAP_S64)
     return t->elem == 4 ? RED_B32 : RED_B64;
