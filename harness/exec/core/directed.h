@@ -66,6 +66,7 @@ static inline f32 add32(f32 a, f32 b, u32 r) {
   f64 x = (f64)a, y = (f64)b;
   return narrow(zero_sum(odd_sum(x, y), x, y, r), r);
 }
+static inline f32 sub32(f32 a, f32 b, u32 r) { return add32(a, -b, r); }
 static inline f32 mul32(f32 a, f32 b, u32 r) {
   if (r == RN) return a * b;
   return narrow((f64)a * (f64)b, r); /* 48 bits: exact */
@@ -83,6 +84,7 @@ static inline f32 div32(f32 a, f32 b, u32 r) {
   f64 side = rest == rest ? rest * (y < 0.0 ? -1.0 : 1.0) : 0.0;
   return narrow(odd(q, q - q == 0.0 ? side : 0.0), r);
 }
+static inline f32 rcp32(f32 a, u32 r) { return div32(1.0f, a, r); }
 static inline f32 sqrt32(f32 a, u32 r) {
   if (r == RN) return __builtin_sqrtf(a);
   f64 x = (f64)a, s = __builtin_sqrt(x);

@@ -59,6 +59,10 @@ static void choose(f32 *x, const f32 *with, u32 flags, u32 largest) {
     u32 flags = (u32)i->x[0];                                                   \
     if (!flags) LANE_LOOP(f32, d, canonical(one(a[l], b[l])));                  \
     if (flags == F_FTZ) LANE_LOOP(f32, d, canonical(one(ftz(a[l]), ftz(b[l])))); \
+    if (flags == F_THREE) {                                                     \
+      const f32 *c = RF32(i->c);                                                \
+      LANE_LOOP(f32, d, canonical(one(one(a[l], b[l]), c[l])));                 \
+    }                                                                           \
     s32 refs[3] = {i->a, i->b, i->c};                                           \
     f32 in[3][LANES];                                                           \
     int n = flags & F_THREE ? 3 : 2;                                            \

@@ -90,20 +90,28 @@ static int pack4_128(Warp *w, const Insn *i, u32 m) {
   return STEP_NEXT;
 }
 
-/* unpack: a = source, ext = destinations (NOREF for `_`), lowest first. The source is
- * read before anything is written: it may be one of them. */
+/* unpack: a = source, ext = destinations (NOREF for `_`), lowest first. Rows of 64 bits
+ * are never rows of 32, so only unpack.small may write over its own source. */
 static void unpack_words(Warp *w, const Insn *i, u32 m, s32 first, const u64 *v) {
   for (s32 k = 0; k < 2; k++) {
-    u32 *d = out(w, i, first + k), part[LANES];
+    u32 *d = out(w, i, first + k);
     if (!d) continue;
-    for (int l = 0; l < LANES; l++) part[l] = (u32)(v[l] >> (32 * k));
-    put32(d, part, m);
+    if (m == FULL)
+      for (int l = 0; l < LANES; l++) d[l] = (u32)(v[l] >> (32 * k));
+    else
+      for (int l = 0; l < LANES; l++) d[l] = (m >> l) & 1u ? (u32)(v[l] >> (32 * k)) : d[l];
   }
 }
 static int unpack_64(Warp *w, const Insn *i, u32 m) {
-  u64 v[LANES];
-  memcpy(v, R64(i->a), sizeof v);
-  unpack_words(w, i, m, 0, v);
+  unpack_words(w, i, m, 0, R64(i->a));
+  return STEP_NEXT;
+}
+static int unpack_32(Warp *w, const Insn *i, u32 m) {
+  const u32 *a = R32(i->a);
+  u32 *lo = out(w, i, 0), *hi = out(w, i, 1), low[LANES], high[LANES];
+  for (int l = 0; l < LANES; l++) low[l] = a[l] & 0xffffu, high[l] = a[l] >> 16;
+  if (lo) put32(lo, low, m);
+  if (hi) put32(hi, high, m);
   return STEP_NEXT;
 }
 static int unpack4_128(Warp *w, const Insn *i, u32 m) {
@@ -179,7 +187,8 @@ const OpEntry ops_move[] = {
     {"or.pred", or_pred}, {"xor.pred", xor_pred}, {"pack.b64", pack_64},
     {"pack.b32", pack_32}, {"pack.b16", pack_16}, {"pack4.b64", pack4_64},
     {"pack4.b32", pack4_32}, {"pack.b128", pack_128}, {"pack4.b128", pack4_128},
-    {"unpack.b64", unpack_64}, {"unpack.small", unpack_small},
+    {"unpack.b64", unpack_64}, {"unpack.b32", unpack_32},
+    {"unpack.small", unpack_small},
     {"unpack.b128", unpack_128}, {"unpack4.b128", unpack4_128}, {"selp.b32", selp_32},
     {"selp.b64", selp_64}, {"selp.pred", selp_pred}, {"slct.s32", slct_s32},
     {"slct.f32", slct_f32}, {"slct64.s32", slct64_s32}, {"slct64.f32", slct64_f32},

@@ -22,7 +22,7 @@ def _halves(low: Builder, ins: ir.Instruction, name: str, kind: str) -> list[Ref
     parts = [row]
     if kind.endswith("x2"):
         parts = [low.temp(32), low.temp(32)]
-        low.emit("unpack.small", a=row, ext=parts, x=(16, 0), guarded=False)
+        low.emit("unpack.b32", a=row, ext=parts, guarded=False)
     wide = [low.temp(32) for _ in parts]
     for d, a in zip(wide, parts, strict=True):
         low.emit(f"cvt.f32.{form}", d=d, a=a, guarded=False)

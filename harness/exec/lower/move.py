@@ -41,10 +41,11 @@ _PACKS = {
     (128, 4): "pack4.b128",
 }
 _UNPACKS = {
+    (32, 2): "unpack.b32",
     (64, 2): "unpack.b64",
     (128, 2): "unpack.b128",
     (128, 4): "unpack4.b128",
-    **dict.fromkeys(((16, 2), (32, 2), (32, 4), (64, 4)), "unpack.small"),
+    **dict.fromkeys(((16, 2), (32, 4), (64, 4)), "unpack.small"),
 }
 
 

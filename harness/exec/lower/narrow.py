@@ -91,6 +91,8 @@ def convert(low: Builder, ins: ir.Instruction) -> None:
     """`cvt` with a format of less than 16 bits, a pair, or tf32 on one side."""
     only(ins, "dtype", "stype", "round", "relu", "satfinite", "scaled")
     dtype, stype = ins.mods["dtype"], ins.mods["stype"]
+    if ins.mods["round"] == "rs":
+        raise Unsupported("rounding .rs")
     args = ins.args
     x: tuple[int, ...]
     if dtype == "tf32":
