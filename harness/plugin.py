@@ -1,17 +1,33 @@
 """The pytest plugin: options that mirror the command line, and fixtures.
 
-Nothing heavy is imported until a fixture is asked for, so that test runs which use
-none pay nothing for the plugin being installed.
+    def test_my_kernel(device, poisoned, no_host_sync):
+        q = torch.randn(70, 4, 64, device="cuda", dtype=torch.bfloat16)
+        ...
+        with no_host_sync():
+            compiled.execute(..., poisoned(plan.workspace_bytes()), stream)
+
+A test that uses `device` fails if a launch of it shows a defect. Nothing heavy is
+imported until a fixture is asked for, so that test runs which use none pay nothing
+for the plugin being installed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    import torch
+
+    from sidestream.harness.cuda.host_sync import HostLog
+    from sidestream.harness.cuda.virtual_cuda import Stream
+    from sidestream.harness.device.live import LiveDevice
     from sidestream.scenarios.scenario import Scenario
+
+SIDE_STREAM = 0x51DE
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +52,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=0,
         metavar="N",
         help="seed of the virtual GPU's schedule; 0 is round-robin",
+    )
+    group.addoption(
+        "--sidestream-deadline",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="time that a launch on the virtual GPU may take",
     )
 
 
@@ -72,3 +95,60 @@ def scenario(request: pytest.FixtureRequest) -> Scenario:
     """A scenario of the catalogue: all, or those of `--sidestream-scenario`."""
     chosen: Scenario = request.param
     return chosen
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> Iterator[LiveDevice]:
+    """The virtual GPU as torch's `cuda:0`; the test fails if a launch is at fault."""
+    from sidestream.harness.device.live import live
+    from sidestream.harness.errors import UsageError
+
+    option = request.config.getoption
+    try:
+        entered = live(
+            arch=option("--sidestream-arch"),
+            seed=option("--sidestream-seed"),
+            deadline=option("--sidestream-deadline"),
+        )
+        with entered as made:
+            yield made
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from error
+    complaints = made.complaints()
+    if complaints:
+        pytest.fail("\n".join(complaints), pytrace=False)
+
+
+@pytest.fixture
+def side_stream(device: LiveDevice) -> Iterator[Stream]:
+    """A current stream that is not the default one; launches elsewhere fail."""
+    stream = device.world.stream
+    stream.cuda_stream = stream.stream_id = SIDE_STREAM
+    device.activation.runtime.current_stream(SIDE_STREAM)
+    yield stream
+    stray = [o.kernel for o in device.outcomes if o.stream != SIDE_STREAM]
+    if stray:
+        pytest.fail(
+            f"launched on another stream than the current one: {', '.join(stray)}",
+            pytrace=False,
+        )
+
+
+@pytest.fixture
+def poisoned(device: LiveDevice) -> Callable[..., torch.Tensor]:
+    """Makes scratch: `poisoned(size, pattern="canary")`; its bytes are unwritten."""
+    return device.scratch
+
+
+@pytest.fixture
+def no_host_sync(
+    device: LiveDevice,
+) -> Callable[[], AbstractContextManager[HostLog]]:
+    """Requires in a `with` that the host reads, waits, makes and fills nothing."""
+    return device.quiet
+
+
+@pytest.fixture
+def no_recompile(device: LiveDevice) -> Callable[[], AbstractContextManager[None]]:
+    """Requires in a `with` that nothing is compiled."""
+    return device.compiled
