@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sidestream.harness.cuda.host_sync import HostLog
     from sidestream.harness.cuda.virtual_cuda import Stream
-    from sidestream.harness.device.live import LiveDevice
+    from sidestream.harness.run.live import LiveDevice
     from sidestream.scenarios.scenario import Scenario
 
 SIDE_STREAM = 0x51DE
@@ -100,8 +100,8 @@ def scenario(request: pytest.FixtureRequest) -> Scenario:
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> Iterator[LiveDevice]:
     """The virtual GPU as torch's `cuda:0`; the test fails if a launch is at fault."""
-    from sidestream.harness.device.live import live
     from sidestream.harness.errors import UsageError
+    from sidestream.harness.run.live import live
 
     option = request.config.getoption
     try:

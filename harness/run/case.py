@@ -180,7 +180,7 @@ class _Case:
             mark = device.compiles.mark()
             outcomes = self._execute(call, prepared, log, stream)
             executed = device.compiles.since(mark)
-            with self.phases.timed("compile", "cache check"):
+            with self.phases.timed("check", "plans"):
                 outcomes.append(self._cache(call, prepared, planned, executed))
         with self.phases.timed("check", "parity"):
             judged, errors = self._parity(inputs, limits, why)
