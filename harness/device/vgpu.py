@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device import faults, waits
 from sidestream.harness.device.programs import CACHE
-from sidestream.harness.errors import PtxError, UnsupportedError, UsageError
+from sidestream.harness.errors import PtxError, UnsupportedError
 from sidestream.harness.exec.machine import Options, Result, execute
 from sidestream.harness.exec.program import Program
 from sidestream.harness.finding import Finding, Incomplete
