@@ -52,7 +52,13 @@ Traces = Annotated[
 Steps = Annotated[int, typer.Option(help="Steps to replay of each trace.")]
 Seed = Annotated[int, typer.Option(help="Seed of data and schedule.")]
 Schedule = Annotated[str, typer.Option(metavar="S", help="round-robin or random:SEED.")]
-Profile = Annotated[str, typer.Option(help="Ordering profile: isa or practice.")]
+Profile = Annotated[
+    str,
+    typer.Option(
+        help="Ordering profile, isa or practice; it is written to the report, and no "
+        "check of this version depends on it."
+    ),
+]
 Jobs = Annotated[int, typer.Option(help="Processes.", min=1)]
 Deadline = Annotated[float, typer.Option(help="Seconds that a case may take.")]
 Budget = Annotated[int, typer.Option(help="Warp instructions a launch may take.")]
@@ -113,7 +119,9 @@ def check_command(
 ) -> None:
     """Run scenarios through an implementation and judge them.
 
-    Without --scenario and --trace: the whole catalogue and a shipped trace.
+    Without --scenario and --trace: the scenarios that share the core declaration, and
+    a shipped trace; one compilation serves them all. `--scenario all` is the whole
+    catalogue.
     """
     if list_:
         from sidestream.harness.commands.check import listing
