@@ -6,7 +6,6 @@ what it needs when it is called, so that help and usage errors come at once.
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -63,7 +62,8 @@ Jobs = Annotated[int, typer.Option(help="Processes.", min=1)]
 Deadline = Annotated[float, typer.Option(help="Seconds that a case may take.")]
 Budget = Annotated[int, typer.Option(help="Warp instructions a launch may take.")]
 Out = Annotated[Path, typer.Option(metavar="DIR", help="Folder for the report.")]
-JOBS = max(1, min(2, os.cpu_count() or 1))
+JOBS = 1
+"""One process compiles each kernel once; more trade compilations for time."""
 
 
 def _check(

@@ -15,19 +15,24 @@ from sidestream.harness.run.session import Session
 from sidestream.harness.run.settings import KERNELS, Settings
 from sidestream.reports.write import write
 from sidestream.scenarios import catalogue, trace
+from sidestream.scenarios.core import CORE_TAG
 from sidestream.scenarios.scenario import Scenario
 
 LAUNCHES = "launches"
 """Folder of recorded launches in the output folder."""
 DEFAULT_TRACE = "conv"
+EVERYTHING = "all"
+"""Scenario name that stands for the whole catalogue."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which scenarios to run; nothing named means the catalogue and a trace.
+    """Which scenarios to run.
+
+    Nothing named means the scenarios of the core declaration and a trace.
 
     Attributes:
-        names: Scenarios of the catalogue.
+        names: Scenarios of the catalogue, or `all`.
         traces: CSV files, or names of the traces that come with the package.
         steps: Steps to replay of each trace.
     """
@@ -45,10 +50,15 @@ class Selection:
         """
         if self.steps < 1:
             raise UsageError(f"--steps must be at least 1, not {self.steps}")
-        found = [catalogue.by_name(name) for name in dict.fromkeys(self.names)]
+        found: list[Scenario] = []
+        for name in dict.fromkeys(self.names):
+            whole = name == EVERYTHING
+            found += catalogue.CATALOGUE if whole else [catalogue.by_name(name)]
+        found = list(dict.fromkeys(found))
         traces = self.traces
         if not found and not traces:
-            found, traces = list(catalogue.CATALOGUE), (DEFAULT_TRACE,)
+            # One declaration, and so one compilation for every case and step.
+            found, traces = list(catalogue.with_tags(CORE_TAG)), (DEFAULT_TRACE,)
         for source in dict.fromkeys(traces):
             path = trace.EXCERPTS.get(source) or Path(source)
             steps = list(trace.steps(path, limit=self.steps))
