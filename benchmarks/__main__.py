@@ -1,0 +1,12 @@
+"""Print every table: `python -m benchmarks`."""
+
+from __future__ import annotations
+
+from benchmarks import cases, instructions
+
+print("## Instruction families\n")
+instructions.show(instructions.measure())
+print("\n## Cases of the SM120 kernel\n")
+cases.show(cases.measure())
+print("\n## First build of the core, and start-up with warm caches\n")
+cases.show_start(cases.start())
