@@ -9,10 +9,14 @@ from enum import IntEnum
 from typing import Any
 
 KINDS = frozenset(
-    """parity nan uninit-read out-of-bounds misaligned use-after-free stray-write
-    cache-miss stale-key host-sync host-alloc hidden-launch capture stream-race
-    allocator-race gmem-race smem-race dsmem-race tmem-race proxy tensormap mbarrier
-    barrier tmem-alloc deadlock nondeterminism contract""".split()
+    {
+        *("parity", "nan", "uninit-read", "out-of-bounds", "misaligned"),
+        *("use-after-free", "stray-write", "cache-miss", "stale-key", "host-sync"),
+        *("host-alloc", "hidden-launch", "capture", "stream-race", "allocator-race"),
+        *("gmem-race", "smem-race", "dsmem-race", "tmem-race", "proxy", "tensormap"),
+        *("mbarrier", "barrier", "tmem-alloc", "deadlock", "nondeterminism"),
+        "contract",
+    }
 )
 """The kinds a finding may have. Extended over time, never renamed."""
 

@@ -4,6 +4,7 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from sidestream.harness.exec.registers import share_rows
 from sidestream.harness.ptx.decode import decode
 from sidestream.harness.ptx.parser import parse
@@ -43,9 +44,7 @@ def _render(items):
             case ("use", a, b):
                 lines.append(f"st.shared.b32 [%r{a}], %r{b};")
             case ("bra", to, conditional):
-                lines.append(
-                    f"{'@%p0 ' if conditional else ''}bra L{to % len(items)};"
-                )
+                lines.append(f"{'@%p0 ' if conditional else ''}bra L{to % len(items)};")
     return _text(lines)
 
 
@@ -87,7 +86,7 @@ def test_a_read_finds_the_last_value_of_its_register(items, seed):
 
 def test_straight_line_code_needs_only_what_is_alive_at_once():
     lines = []
-    for k in range(0, 6):
+    for k in range(6):
         lines.append(f"mov.b32 %r{k}, {k};")
         lines.append(f"st.shared.b32 [%r{k}], %r{k};")
     rows = share_rows(decode(parse(_text(lines))))
