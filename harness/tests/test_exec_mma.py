@@ -215,28 +215,51 @@ def test_ampere_takes_half_a_step_and_one_bit_less(form):
     assert got.tobytes() != expected(form, a, b, c).tobytes()
 
 
-@settings(max_examples=40, deadline=None)
+FIELDS = {"f16": (10, 31), "bf16": (7, 255), "tf32": (23, 255), "e4m3": (3, 16)}
+FIELDS |= {"e5m2": (2, 31), "f32": (23, 255)}
+
+
+@settings(max_examples=150, deadline=None)
 @given(
-    st.sampled_from([f for f in FORMS if f[1] in ("bf16", "tf32", "f16", "e5m2")]),
+    st.sampled_from(FORMS),
     st.integers(0, 2**32 - 1),
-    st.integers(-40, 40),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.integers(1, 12),
 )
-def test_any_finite_bits(form, seed, shift):
-    """Exponents anywhere, subnormals and products outside f32's range included."""
+def test_any_finite_bits(form, seed, where_a, where_b, width):
+    """Exponents in windows anywhere: zeros, subnormals, sums out of f32's range."""
     rng = np.random.default_rng(seed)
 
-    def bits(shape, kind, bound):
-        raw = rng.integers(0, 1 << (8 * kind.itemsize), shape, np.uint64)
+    def bits(shape, kind, name, where):
+        fraction, top = FIELDS[name]
+        exponent = int(where * (top - 1)) + rng.integers(0, width, shape)
+        exponent = np.minimum(exponent, top - 1)
+        raw = exponent << fraction | rng.integers(0, 1 << fraction, shape)
+        raw = np.where(rng.random(shape) < 0.3, 0, raw)
+        raw |= rng.integers(0, 2, shape) << (8 * kind.itemsize - 1)
         values = raw.astype(f"u{kind.itemsize}").view(kind)
-        with np.errstate(invalid="ignore", over="ignore"):
-            keep = np.isfinite(values.astype(np.float64))
-            return np.where(keep, values, kind.type(bound)).astype(kind)
+        return np.where(np.isnan(values.astype(np.float32)), kind.type(1), values)
 
-    a = _cut_tf32(bits((16, form[3]), DTYPES[form[1]], 1), form[1])
-    b = _cut_tf32(bits((form[3], 8), DTYPES[form[2]], 2), form[2])
-    c = bits((16, 8), _accumulator_dtype(form), shift)
+    a = _cut_tf32(bits((16, form[3]), DTYPES[form[1]], form[1], where_a), form[1])
+    b = _cut_tf32(bits((form[3], 8), DTYPES[form[2]], form[2], where_b), form[2])
+    near = min(max(where_a + where_b - 0.5, 0), 1)
+    c = bits((16, 8), _accumulator_dtype(form), form[0], near)
     got, want = multiply(form, a, b, c), expected(form, a, b, c)
     assert got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_an_infinite_intermediate_stays(dtype):
+    """Hopper's fp8 form works in two steps; the first may overflow f16."""
+    form = (dtype, "e5m2", "e5m2", 32)
+    a = np.zeros((16, 32), DTYPES["e5m2"])
+    b = np.full((32, 8), 256, DTYPES["e5m2"])
+    a[:, 0], a[:, 2] = 1024, -1024  # of the lower and of the upper pair
+    c = np.zeros((16, 8), _accumulator_dtype(form))
+    want = np.inf if dtype == "f16" else 0
+    assert (multiply(form, a, b, c, target="sm_90a") == want).all()
+    assert (multiply(form, a, b, c, target="sm_120a") == 0).all()
 
 
 _SPECIAL = [
