@@ -80,19 +80,18 @@ def settings_for(kernels: Sequence[str], **facts: Any) -> list[Settings]:
     names = list(dict.fromkeys(kernels)) or list(KERNELS.get(impl, ("",)))
     made = [Settings(kernel=name, **facts) for name in names]
     if made[0].device == "cuda":
-        raise UsageError(_no_cuda())
+        _require_card(made[0].arch)
     return made
 
 
-def _no_cuda() -> str:
-    import torch
+def _require_card(arch: str) -> None:
+    from sidestream.harness.run.card_world import card_arch
 
-    if not torch.cuda.is_available():
-        return "--device cuda: torch sees no CUDA device; use --device vgpu"
-    return (
-        "--device cuda: check runs on the virtual GPU only; for a real one there are "
-        "the tests marked `hardware`"
-    )
+    found = card_arch()
+    if found is None:
+        raise UsageError("--device cuda: torch sees no CUDA device; use --device vgpu")
+    if found != arch:
+        raise UsageError(f"--device cuda: the card is {found}; use --arch {found}")
 
 
 def prepare_folder(out: Path) -> None:

@@ -103,7 +103,8 @@ class Bench:
 
     def declines(self, scenario: Scenario) -> str | None:
         """Return why the implementation does not serve a scenario, or None."""
-        self.device()
+        if self.settings.device == "vgpu":
+            self.device()
         return self.implementation().supports(problem_of(scenario), self.settings.arch)
 
 
@@ -115,7 +116,11 @@ def run_case(bench: Bench, scenario: Scenario) -> CaseOutcome:
     """
     phases = Phases(origin=bench.origin, track=bench.track)
     try:
-        return _Case(bench, scenario, phases).run()
+        if bench.settings.device == "cuda":
+            from sidestream.harness.run.card_case import CardRun
+
+            return CardRun(bench, scenario, phases).run()
+        return CaseRun(bench, scenario, phases).run()
     except (SidestreamError, ValueError, MemoryError) as error:
         reason = f"{type(error).__name__}: {error}"
     except Exception as error:
@@ -142,8 +147,8 @@ def unjudged(
     return CaseOutcome(case=case, findings=(), incomplete=(entry,))
 
 
-class _Case:
-    """The steps of one case, in order."""
+class CaseRun:
+    """The steps of one case on the virtual GPU, in order."""
 
     def __init__(self, bench: Bench, scenario: Scenario, phases: Phases) -> None:
         self.bench, self.phases = bench, phases
@@ -156,6 +161,11 @@ class _Case:
         self.incomplete: list[Incomplete] = []
 
     def run(self) -> CaseOutcome:
+        """Make the calls and judge them.
+
+        Raises:
+            SidestreamError: the implementation does not serve the scenario.
+        """
         device, driver = self.bench.device(), self.bench.implementation()
         declined = self.bench.declines(self.scenario)
         if declined is not None:

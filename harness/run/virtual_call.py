@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,29 +86,42 @@ class VirtualCall:
         _copy(value, made)
         return made
 
+    def _tensor(
+        self,
+        name: str,
+        dtype: torch.dtype,
+        shape: Sequence[int],
+        strides: Sequence[int] | None = None,
+        *,
+        offset: int = 0,
+    ) -> torch.Tensor:
+        """Return a tensor over one of the call's allocations; offset in elements."""
+        return self._own[name].tensor(
+            dtype, shape, strides, byte_offset=offset * dtype.itemsize
+        )
+
     def _view(self, view: View) -> torch.Tensor:
         dtype = getattr(torch, self._inputs.scenario.dtype)
-        made = self._own[view.slab]
-        return made.tensor(
-            dtype, view.shape, view.strides, byte_offset=view.offset * dtype.itemsize
+        return self._tensor(
+            view.slab, dtype, view.shape, view.strides, offset=view.offset
         )
 
     def _call_tensors(self) -> CallTensors:
-        inputs, own = self._inputs, self._own
+        inputs = self._inputs
         lse = None
         if inputs.lse is not None:
             shape, strides = inputs.lse.shape, inputs.lse.strides
             if inputs.scenario.lse == "head_major":
                 # As callers hold it: rows as long as they are apart.
                 shape, strides = (shape[1], strides[1]), strides[::-1]
-            lse = own["lse"].tensor(torch.float32, shape, strides)
+            lse = self._tensor("lse", torch.float32, shape, strides)
         lengths = {
-            name: own[name].tensor(torch.int32, getattr(inputs, name).shape)
+            name: self._tensor(name, torch.int32, getattr(inputs, name).shape)
             for name in ("lengths_q", "lengths_kv")
         }
         sinks = None
         if inputs.sinks is not None:
-            sinks = own["sinks"].tensor(torch.float32, inputs.sinks.shape)
+            sinks = self._tensor("sinks", torch.float32, inputs.sinks.shape)
         return CallTensors(
             q=self._view(inputs.q),
             k=self._view(inputs.k),

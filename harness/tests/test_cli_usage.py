@@ -73,7 +73,9 @@ def test_a_cuda_device_that_is_not_there(refused, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert "no CUDA device" in one_line(refused("check", "--device", "cuda"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert "virtual GPU only" in one_line(refused("check", "--device", "cuda"))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    line = one_line(refused("check", "--device", "cuda"))
+    assert "the card is sm_90a; use --arch sm_90a" in line
 
 
 def test_a_trace_that_is_no_trace(refused, tmp_path):
