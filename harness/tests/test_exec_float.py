@@ -228,6 +228,7 @@ def test_gross_double_approximations() -> None:
             assert close.all()
             flush = ~nan & (np.abs(want) < 2.0**-1022)
             assert (got[name][flush] == 0).all()
+            assert (np.signbit(got[name]) == np.signbit(want))[flush].all()
         exact = 1 / np.sqrt(a.view(np.float64))
     nan = np.isnan(exact)
     assert (np.isnan(got["s"]) == nan).all()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from exact_rounding import BF16, F16, F32, Format, Number, add, mul
+from exact_rounding import BF16, F16, F32, Format, Number, add, finite, mul
 from kernel_case import Array, evaluate
 from test_exec_float import flushed, patterns32, same
 
@@ -27,9 +29,35 @@ def patterns16(seed: int, form: Format) -> tuple[Array, Array, Array]:
     near = rng.integers(0, 1 << 16, (3, 800), np.uint16)
     middle = (form.bias + rng.integers(-9, 9, (3, 800))) << form.fraction
     near = near & (0x8000 | tiny - 1) | middle.astype(np.uint16)
-    rows = (np.concatenate(r) for r in zip((a, b, c), random, near, strict=True))
+    ties = _beside_ties(form)
+    rows = (np.concatenate(r) for r in zip((a, b, c), random, near, ties, strict=True))
     x, y, z = rows
     return x, y, z
+
+
+def _beside_ties(form: Format) -> tuple[Array, Array, Array]:
+    """Products halfway between two numbers, and a c too small for wider sums to keep.
+
+    Rounding such a sum to a wider format first gives a tie, and then the wrong half.
+    """
+    digits = form.fraction + 1
+    out: list[tuple[int, int, int]] = []
+    step = 2 * max(1, (1 << digits) // 128)
+    for odd in range((1 << digits) + 1, 1 << digits + 1, step):
+        for p in range(3, 1 << (digits + 1) // 2, 2):
+            q, rest = divmod(odd, p)
+            if rest == 0 and q < 1 << digits:
+                break
+        else:
+            continue
+        high = form.bias // 4 if form.exponent > 5 else 2
+        x = form.round(finite(p * Fraction(2) ** high))
+        y = form.round(finite(q))
+        for c in (0, 1, form.sign, form.sign + 1, form.sign | 1 << form.fraction):
+            out.append((x, y, c))
+            out.append((x | form.sign, y, c))
+    columns = np.array(out, np.uint16).T
+    return columns[0], columns[1], columns[2]
 
 
 def _exact(name: str, a: Number, b: Number, c: Number) -> Number:

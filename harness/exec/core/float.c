@@ -40,8 +40,8 @@ typedef void (*Op1)(f32 *d, const f32 *a, u32 n);
 typedef void (*Op2)(f32 *d, const f32 *a, const f32 *b, u32 n);
 typedef void (*Op3)(f32 *d, const f32 *a, const f32 *b, const f32 *c, u32 n);
 
-/* With all lanes an operation writes its destination itself; otherwise, and with .sat
- * or .relu, its results are finished in a row aside. */
+/* With all lanes an operation writes its destination itself; otherwise, and with .sat,
+ * its results are finished in a row aside. */
 #define DIRECT (m == FULL && !(i->x[0] & ~F_FTZ))
 typedef struct Aside {
   f32 v[2 * LANES];
@@ -50,8 +50,6 @@ typedef struct Aside {
 static int finish(Warp *w, const Insn *i, u32 m, Aside *r, u32 n) {
   if (i->x[0] & F_SAT)
     for (u32 k = 0; k < n; k++) r->v[k] = sat(r->v[k]);
-  if (i->x[0] & F_RELU)
-    for (u32 k = 0; k < n; k++) r->v[k] = relu(r->v[k]);
   if (n == LANES) {
     put32(R32(i->d), (const u32 *)(const void *)r->v, m);
   } else {

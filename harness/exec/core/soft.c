@@ -46,7 +46,6 @@ u64 soft_round(const Format *f, u32 sign, u128 sig, s32 exp, u32 sticky, u32 mod
   u64 kept;
   if (shift <= 0) {
     kept = (u64)(sig << -shift);
-    if (sticky && rounds_up(mode, sign, kept & 1, 0, 1)) kept++;
   } else if (shift > 127) {
     kept = rounds_up(mode, sign, 0, 0, 1);
   } else {

@@ -19,7 +19,8 @@ typedef struct Format {
 extern const Format FMT_F64, FMT_F32, FMT_F16, FMT_BF16, FMT_TF32, FMT_E4M3, FMT_E5M2,
     FMT_E2M3, FMT_E3M2, FMT_E2M1;
 
-/* sig * 2^exp, plus something below its last place if `sticky`, in format `f`.
+/* sig * 2^exp, plus something below its last place if `sticky`, in format `f`. A sticky
+ * sig must have more bits than the format keeps.
  * Overflow gives infinity or the largest value as the mode and `finite` demand. */
 u64 soft_round(const Format *f, u32 sign, u128 sig, s32 exp, u32 sticky, u32 mode,
                u32 finite);
