@@ -125,11 +125,11 @@ def say(report: Report, path: str | None, notes: Sequence[str] = ()) -> int:
             f"{sum(r.compiles for r in rest)} compilations"
         )
     rate = report.seconds.get("execute", 0.0)
-    speed = f", {report.warp_instructions / rate / 1e6:.1f} M/s" if rate else ""
-    console.print(
-        f"{len(report.cases)} cases in {report.wall_seconds:.1f} s; "
-        f"{report.warp_instructions} warp instructions{speed}"
-    )
+    done = ""
+    if report.warp_instructions:
+        done = f"; {report.warp_instructions} warp instructions"
+        done += f", {report.warp_instructions / rate / 1e6:.1f} M/s" if rate else ""
+    console.print(f"{len(report.cases)} cases in {report.wall_seconds:.1f} s{done}")
     verdict = Text("verdict: ") + Text(
         report.verdict.label, style=STYLES[report.verdict]
     )

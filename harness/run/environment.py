@@ -20,8 +20,12 @@ def version(package: str = "sidestream") -> str:
         return "not installed"
 
 
-def environment() -> dict[str, str]:
-    """Return versions and machine, without anything that names a user or a path."""
+def environment(device: str = "vgpu") -> dict[str, str]:
+    """Return versions and machine, without anything that names a user or a path.
+
+    Args:
+        device: `cuda` adds the card and its driver.
+    """
     facts = {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -31,6 +35,23 @@ def environment() -> dict[str, str]:
         else str(os.cpu_count() or 1),
     }
     facts.update({package: version(package) for package in _PACKAGES})
+    return facts | _card() if device == "cuda" else facts
+
+
+def _card() -> dict[str, str]:
+    import torch
+
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    facts = {
+        "card": f"{properties.name}, {properties.multi_processor_count} "
+        f"multiprocessors, compute capability {properties.major}.{properties.minor}",
+        "CUDA of torch": str(torch.version.cuda),
+    }
+    try:
+        with open("/proc/driver/nvidia/version", encoding="utf-8") as file:
+            facts["driver"] = file.readline().strip()
+    except OSError:
+        pass  # some containers hide it
     return facts
 
 

@@ -124,7 +124,7 @@ class Session:
                 Declined(scenario=self.scenarios[index].name, reason=reason)
                 for index, reason in sorted(self._declined.items())
             ),
-            environment=environment(),
+            environment=environment(self.settings.device),
             wall_seconds=seconds,
             started=started,
         )
