@@ -72,18 +72,23 @@ static u8 *tile_lines(Machine *m, const Async *op, const TensorMap *t, u32 addr)
   return p;
 }
 
-/* Copy between a row of the box and its swizzled place `off` bytes into the tile. */
-static void swizzled(const TensorMap *t, u8 *tile, u32 addr, u64 off, u8 *row, int load) {
+/* A row of the box into its swizzled place `off` bytes into the tile, and back. */
+static void put_row(const TensorMap *t, u8 *tile, u32 addr, u64 off, const u8 *row) {
   if (!t->swizzle) {
-    if (load) memcpy(tile + off, row, t->row_bytes);
-    else memcpy(row, tile + off, t->row_bytes);
+    memcpy(tile + off, row, t->row_bytes);
     return;
   }
-  for (u64 k = 0; k < t->row_bytes; k += 16) {
-    u32 at = tensormap_swizzle(t->swizzle, addr + (u32)(off + k)) - addr;
-    if (load) memcpy(tile + at, row + k, 16);
-    else memcpy(row + k, tile + at, 16);
+  for (u64 k = 0; k < t->row_bytes; k += 16)
+    memcpy(tile + (tensormap_swizzle(t->swizzle, addr + (u32)(off + k)) - addr), row + k, 16);
+}
+
+static void get_row(const TensorMap *t, const u8 *tile, u32 addr, u64 off, u8 *row) {
+  if (!t->swizzle) {
+    memcpy(row, tile + off, t->row_bytes);
+    return;
   }
+  for (u64 k = 0; k < t->row_bytes; k += 16)
+    memcpy(row + k, tile + (tensormap_swizzle(t->swizzle, addr + (u32)(off + k)) - addr), 16);
 }
 
 /* What stands where the box leaves the tensor: zeros, or the OOB-NaN, which is the
@@ -121,13 +126,35 @@ static u8 *row_bytes(Machine *m, const Async *op, const RowPart *r, u32 access) 
                     r->bytes, 0, access);
 }
 
+/* First byte of a box that lies inside the tensor and inside one allocation without
+ * init map, so that no row needs a check of its own; else NULL. */
+static const u8 *whole_box(Machine *m, const Async *op, const TensorMap *t,
+                           const s64 *coord) {
+  unsigned __int128 lo = t->base, size = t->row_bytes;
+  for (u32 d = 0; d < t->rank; d++) {
+    u64 last = (u64)(t->count[d] - 1) * t->step[d];
+    if (coord[d] < 0 || (u64)coord[d] + last >= t->size[d]) return NULL;
+    lo += (unsigned __int128)(u64)coord[d] * t->stride[d];
+    if (d) size += (unsigned __int128)last * t->stride[d];
+  }
+  if ((lo + size) >> 64) return NULL;
+  const Alloc *a = gmem_span(m, op->insn, (u64)lo, (u64)(lo + size), ACCESS_READ);
+  return a ? a->host + ((u64)lo - a->va) : NULL;
+}
+
 static void load_tile(Machine *m, const Async *op, const TensorMap *t, const s64 *coord,
                       u32 addr) {
   u8 row[256 * 8];
   u8 *tile = tile_lines(m, op, t, addr);
   if (!tile) return;
   u32 at[TMAP_DIMS] = {0};
-  for (u64 k = 0; k < t->rows; k++, next_row(t, at)) {
+  const u8 *whole = t->tf32 ? NULL : whole_box(m, op, t, coord);
+  for (u64 k = 0; whole && k < t->rows; k++, next_row(t, at)) {
+    const u8 *from = whole;
+    for (u32 d = 1; d < t->rank; d++) from += (u64)at[d] * t->step[d] * t->stride[d];
+    put_row(t, tile, addr, k * t->pitch, from);
+  }
+  for (u64 k = 0; !whole && k < t->rows; k++, next_row(t, at)) {
     RowPart r = row_part(t, coord, at, 0);
     if (r.bytes < t->row_bytes) fill_row(t, row);
     if (r.bytes) {
@@ -136,7 +163,7 @@ static void load_tile(Machine *m, const Async *op, const TensorMap *t, const s64
       else memset(row + r.skip, 0, r.bytes);
       if (t->tf32) round_tf32(row + r.skip, r.bytes);
     }
-    swizzled(t, tile, addr, k * t->pitch, row, 1);
+    put_row(t, tile, addr, k * t->pitch, row);
   }
 }
 
@@ -206,7 +233,7 @@ static void read_land(Machine *m, Async *op) {
     return;
   }
   for (u64 k = 0; k < t.rows; k++)
-    swizzled(&t, tile, addr, k * t.pitch, data + k * t.row_bytes, 0);
+    get_row(&t, tile, addr, k * t.pitch, data + k * t.row_bytes);
   next->data = data;
   memcpy(next->arg, op->arg, A_END * sizeof *op->arg);
   next->cta = op->cta;
