@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from sidestream.harness.cuda.memory import Allocation, AllocationTable
-from sidestream.harness.device.rules import FAULTS, MBARRIER
+from sidestream.harness.device import misuse
+from sidestream.harness.device.rules import FAULTS
 from sidestream.harness.device.sites import cta_text, site_at
 from sidestream.harness.exec.machine import Fault
 from sidestream.harness.exec.program import SMEM_BASE, Program
 from sidestream.harness.finding import Finding, Site
 
 _GLOBAL = {"oob-read", "oob-write", "misaligned", "freed", "readonly", "uninit"}
+_MISUSE = {
+    "mbarrier": ("uses an mbarrier that ", misuse.MBARRIER),
+    "named-barrier": ("uses a barrier that ", misuse.BARRIER),
+    "tensormap": ("uses a tensor map that ", misuse.TENSORMAP),
+    "bulk": ("", misuse.BULK),
+    "setmaxnreg": ("", misuse.SETMAXNREG),
+}
+"""By kind of fault, how its exact wrong begins, and what each code means."""
 _SHARED = {"smem-oob", "smem-misaligned", "mbarrier"}
 
 
@@ -18,9 +27,11 @@ def finding_of(fault: Fault, program: Program, table: AllocationTable) -> Findin
     told = FAULTS[fault.kind]
     agent = f"{cta_text(fault.cta)} warp {fault.warp} lane {fault.lane}"
     what, need = told.what, told.need
-    if fault.kind == "mbarrier":
-        wrong, need = MBARRIER.get(fault.info, ("is in a state of its own", ""))
-        what = f"uses an mbarrier that {wrong}"
+    if fault.kind in _MISUSE:
+        start, table_of = _MISUSE[fault.kind]
+        wrong, exact = table_of.get(fault.info, ("", ""))
+        if wrong:
+            what, need = f"{start}{wrong}", exact
     where = _where(fault, program, table)
     site = site_at(program, fault.pc, agent, where)
     message = f"{site.operation} {what}"
@@ -68,7 +79,13 @@ def _where(fault: Fault, program: Program, table: AllocationTable) -> str:
         return f"{fault.size} bytes at {fault.address} of {limit}"
     if fault.kind == "bulk":
         return f"{fault.size} bytes at {fault.address:#x}"
-    if fault.kind in ("illegal", "tensormap", "setmaxnreg", "named-barrier"):
+    if fault.kind == "named-barrier":
+        return f"barrier {fault.address}" if fault.info < 16 else ""
+    if fault.kind == "tensormap":
+        return f"the map at {fault.address:#x}"
+    if fault.kind == "setmaxnreg":
+        return f"{fault.address} registers, the thread has {fault.size}"
+    if fault.kind == "illegal":
         return f"value {fault.info}" if not fault.address else f"{fault.address:#x}"
     return ""
 

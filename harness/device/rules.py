@@ -161,37 +161,6 @@ FAULTS: Mapping[str, FaultRule] = {
 }
 """By the fault's name in `sidestream.harness.exec.abi.FAULT_KINDS`."""
 
-MBARRIER: Mapping[int, tuple[str, str]] = {
-    1: (
-        "was not initialised, or was invalidated",
-        "mbarrier.init before any use, published to the threads that use it",
-    ),
-    2: (
-        "was overwritten by something else",
-        "no ordinary access to the word of a live mbarrier",
-    ),
-    3: ("is initialised while it is live", "mbarrier.inval before the second init"),
-    4: ("is given a count outside 1 to 2^20 - 1", "a count in that range"),
-    5: (
-        "gets more arrivals than its phase has pending",
-        "as many arrivals in a phase as the count it was initialised with",
-    ),
-    6: (
-        "has a tx-count outside -(2^20 - 1) to 2^20 - 1",
-        "as many bytes expected as complete",
-    ),
-    7: (
-        "has its phase ended by a .noComplete arrival",
-        "an arrival without .noComplete as the last of the phase",
-    ),
-    8: ("is tested for a parity other than 0 or 1", "the phase number modulo 2"),
-    9: (
-        "is tested with a state that no arrival returned",
-        "the state that an arrive on this mbarrier returned",
-    ),
-}
-"""What is wrong with an mbarrier and what it needs, by `enum MbarError`."""
-
 DEADLOCK = Rule(
     id="progress",
     title="Every wait ends: each phase gets the arrivals and bytes it expects",

@@ -28,7 +28,8 @@ _SIGNALS = {
 
 def finding_of(result: Result, program: Program) -> Finding:
     """Tell a deadlock or a divergent `.sync`: waits by instruction, missing signals."""
-    divergent = result.status == "divergent-sync"
+    kinds = {wait.kind for wait in result.waiting}
+    divergent = result.status == "divergent-sync" or kinds == {"warp-sync"}
     groups: dict[tuple[int, str, int], list[Waiting]] = {}
     for wait in result.waiting:
         groups.setdefault((wait.pc, wait.kind, wait.address), []).append(wait)
@@ -36,7 +37,6 @@ def finding_of(result: Result, program: Program) -> Finding:
         site_at(program, pc, _agents(waits), _waited_for(program, waits[0]))
         for (pc, _, _), waits in list(groups.items())[:_MOST_SITES]
     )
-    kinds = {wait.kind for wait in result.waiting}
     silent = _silent(result, program, kinds)
     witness = [_line(program, wait) for wait in result.waiting[:_MOST_WITNESSES]]
     witness += [f"never executed: {_spell(site)}" for site in silent[:_MOST_WITNESSES]]

@@ -1,0 +1,138 @@
+"""What exactly breaks a protocol, by the code that the execution core gives.
+
+A code is an enumerator of the core: `enum MbarError` and its kin. `test_device_misuse`
+holds these tables to the headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Told = Mapping[int, tuple[str, str]]
+"""By code: what is wrong, to follow "an mbarrier that" and the like, and the need."""
+
+MBARRIER: Told = {
+    1: (
+        "was not initialised, or was invalidated",
+        "mbarrier.init before any use, published to the threads that use it",
+    ),
+    2: (
+        "was overwritten by something else",
+        "no ordinary access to the word of a live mbarrier",
+    ),
+    3: ("is initialised while it is live", "mbarrier.inval before the second init"),
+    4: ("is given a count outside 1 to 2^20 - 1", "a count in that range"),
+    5: (
+        "gets more arrivals than its phase has pending",
+        "as many arrivals in a phase as the count it was initialised with",
+    ),
+    6: (
+        "has a tx-count outside -(2^20 - 1) to 2^20 - 1",
+        "as many bytes expected as complete",
+    ),
+    7: (
+        "has its phase ended by a .noComplete arrival",
+        "an arrival without .noComplete as the last of the phase",
+    ),
+    8: ("is tested for a parity other than 0 or 1", "the phase number modulo 2"),
+    9: (
+        "is tested with a state that no arrival returned",
+        "the state that an arrive on this mbarrier returned",
+    ),
+    10: (
+        "belongs to another CTA of the cluster",
+        "an operation that has a .shared::cluster form, or the CTA's own mbarrier",
+    ),
+}
+
+BARRIER: Told = {
+    1: ("has a number outside 0 to 15", "one of the 16 barriers of a CTA"),
+    2: (
+        "is given a thread count that is no positive multiple of the warp size, or "
+        "more than the CTA has",
+        "the number of threads of the warps that take part",
+    ),
+    3: (
+        "is given another thread count than by an earlier participant",
+        "one thread count at every use of a phase of the barrier",
+    ),
+    4: (
+        "mixes barrier.red with sync or arrive",
+        "barrier.red from every participant of the phase",
+    ),
+    5: (
+        "is aligned, and the lanes of the warp give it different operands",
+        "uniform operands, or the form without .aligned",
+    ),
+    6: (
+        "is aligned, and executed by a part of the warp's lanes",
+        "all lanes of the warp at one barrier, or the form without .aligned",
+    ),
+    16: (
+        "of the cluster is arrived at twice without a wait",
+        "barrier.cluster.wait between two arrivals of a thread",
+    ),
+    17: (
+        "of the cluster is waited for by a thread that has not arrived",
+        "barrier.cluster.arrive before barrier.cluster.wait",
+    ),
+}
+
+TENSORMAP: Told = {
+    2: ("has the wrong version", "a map made by cuTensorMapEncode"),
+    3: ("has a rank outside 1 to 5", "one to five dimensions"),
+    4: (
+        "has an element type that does not exist, or that the reduction lacks",
+        "an element type that the instruction serves",
+    ),
+    5: ("has a fill that does not fit its type", "zero fill, or NaN for float types"),
+    6: ("has a global address off 16 bytes", "a 16-byte aligned global address"),
+    7: (
+        "has an inner box that is no multiple of 16 bytes or wider than its swizzle",
+        "an inner box of 16 n bytes within the swizzle's span",
+    ),
+    8: ("has bits set that no map has", "a map that nothing has overwritten"),
+    9: (
+        "has another rank than the instruction's dimension",
+        "the dimension of the instruction that the map was made for",
+    ),
+    10: (
+        "is given a box that starts off 16 bytes within a row",
+        "an inner coordinate that is a multiple of 16 bytes",
+    ),
+    11: (
+        "is given a store's box that starts at a negative coordinate",
+        "coordinates of a store that are not negative",
+    ),
+}
+
+BULK: Told = {
+    1: ("copies a size that is no multiple of 16", "a size of 16 n bytes"),
+    2: ("has a misaligned destination", "a 16-byte aligned destination"),
+    3: ("has a misaligned source", "a 16-byte aligned source"),
+    4: ("has a misaligned mbarrier", "an 8-byte aligned mbarrier"),
+    5: ("names a CTA that the cluster does not have", "a mask within the cluster"),
+    6: (
+        "sends to its own CTA where another one is meant",
+        "an address of another CTA of the cluster",
+    ),
+    8: (
+        "clears a size or an address that is no multiple of 8, or too much",
+        "a size of 8 n bytes below 2^24, at an 8-byte aligned address",
+    ),
+}
+
+SETMAXNREG: Told = {
+    1: (
+        "asks for a register count outside 24 to 256 in steps of 8",
+        "24 to 256 registers in steps of 8",
+    ),
+    2: (
+        "raises with .dec, or lowers with .inc",
+        ".inc to raise the count of the thread, .dec to lower it",
+    ),
+    3: (
+        "is executed by a part of the warp's lanes",
+        "all lanes of the warp at one setmaxnreg",
+    ),
+}
