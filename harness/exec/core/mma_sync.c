@@ -22,6 +22,10 @@
 typedef f32 v16f __attribute__((vector_size(64)));
 typedef s32 v16i __attribute__((vector_size(64)));
 
+/* Vectors never cross a call that is not inlined, so their ABI does not matter. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
 #define ALWAYS static inline __attribute__((always_inline))
 
 #if defined(__has_builtin)
