@@ -1,0 +1,69 @@
+"""Our kernels over the catalogue, over traces, and over scenarios that are drawn.
+
+    pytest scenarios/tests/test_our_kernels.py --sidestream-scenario nan-tail
+    pytest scenarios/tests/test_our_kernels.py --hypothesis-profile thorough
+
+Each case runs all checks of `sidestream check`; a failure prints the findings with the
+command that replays them.
+"""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+
+from sidestream.harness.finding import Verdict
+from sidestream.harness.run.case import Bench, run_case
+from sidestream.harness.run.settings import Settings
+from sidestream.scenarios import trace
+from sidestream.scenarios.strategies import core_scenarios, scenarios
+
+STEPS = 20
+
+
+@pytest.fixture(scope="module")
+def bench(request):
+    option = request.config.getoption
+    return Bench(
+        settings=Settings(
+            arch=option("--sidestream-arch"),
+            seed=option("--sidestream-seed"),
+            deadline=option("--sidestream-deadline"),
+        )
+    )
+
+
+def require_clean(bench, scenario):
+    outcome = run_case(bench, scenario)
+    lines = [f"{f.kind}: {f.message}\n  {f.replay}" for f in outcome.findings]
+    lines += [f"not judged: {entry.reason}" for entry in outcome.incomplete]
+    assert outcome.case.verdict is Verdict.CLEAN, "\n".join(lines)
+    return outcome.case
+
+
+def test_every_scenario_of_the_catalogue(bench, scenario):
+    require_clean(bench, scenario)
+
+
+@pytest.mark.parametrize("name", trace.EXCERPTS)
+def test_the_steps_of_a_trace_share_one_compilation(bench, name):
+    steps = list(trace.steps(trace.excerpt(name), limit=STEPS))
+    cases = [require_clean(bench, step.scenario()) for step in steps]
+    assert len(cases) == STEPS
+    assert sum(case.compiles for case in cases) <= 1
+    assert len({step.totals for step in steps}) > STEPS // 2
+    for before, after in itertools.pairwise(steps):
+        assert before.totals != after.totals or before.requests != after.requests
+
+
+@settings(max_examples=25)
+@given(scenario=core_scenarios(max_flops=2_000_000))
+def test_drawn_lengths_and_layouts(bench, scenario):
+    require_clean(bench, scenario)
+
+
+@settings(max_examples=6)
+@given(scenario=scenarios(max_flops=1_000_000))
+def test_drawn_declarations(bench, scenario):
+    if bench.declines(scenario) is None:
+        require_clean(bench, scenario)
