@@ -72,9 +72,13 @@ ALWAYS v16i max_(v16i a, v16i b) {
 }
 
 ALWAYS int any(v16i mask) {
+#ifdef __AVX512F__
+  return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#else
   s32 bits = 0;
   for (int k = 0; k < 16; k++) bits |= mask[k];
   return bits != 0;
+#endif
 }
 
 ALWAYS int per_of(u32 type) {
@@ -216,20 +220,30 @@ ALWAYS int fused(u32 ta, int half_acc, int frac, FusedStep k, const Unpacked *a,
       for (int l = 0; l < LANES; l++) out[l] = mma_round_f16((s64)total[l], e[l], frac);
       continue;
     }
-    /* toward zero to f32: the exact sum's bits, shortened */
+    /* toward zero to f32: the exact sum's bits, shortened. Zero has exponent field 0
+     * and ends as a `tiny` of 0. Without branches, so that it runs in vectors. */
     for (int l = 0; l < LANES; l++) {
       u64 bits;
       memcpy(&bits, &total[l], 8);
       s32 biased = (s32)(bits >> 52 & 0x7ff) - 1023 + e[l] - frac + 127;
       u32 mant = (u32)(bits >> 29) & 0x7fffffu;
       u32 sign = (u32)(bits >> 32) & 0x80000000u;
-      u32 shift = biased > 0 ? 0 : biased > -30 ? (u32)(1 - biased) : 31u;
-      u32 tiny = (mant | 0x800000u) >> shift;
-      u32 v = biased >= 255 ? 0x7f800000u : biased > 0 ? (u32)biased << 23 | mant : tiny;
-      out[l] = total[l] == 0.0 || !v ? 0 : v | sign;
+      s32 gap = 1 - biased;
+      u32 shift = (u32)(gap > 31 ? 31 : gap < 0 ? 0 : gap);
+      u32 tiny = (mant | 0x800000u) >> shift, normal = (u32)biased << 23 | mant;
+      u32 v = biased > 0 ? normal : tiny;
+      v = biased >= 255 ? 0x7f800000u : v;
+      out[l] = v | (v ? sign : 0);
     }
   }
   return 1;
+}
+
+/* The same, not specialised: a step of part of K. */
+static __attribute__((noinline)) int fused_part(u32 ta, int half_acc, int frac,
+                                                FusedStep k, const Unpacked *a,
+                                                const Unpacked *b, const Tile *c, Tile *d) {
+  return fused(ta, half_acc, frac, k, a, b, c, d);
 }
 
 /* Elements of row or column `line` that a step takes, as raw bits. */
@@ -341,25 +355,34 @@ ALWAYS int mma(Warp *w, const Insn *i, u32 m, u32 ta, u32 tb, int halves, int ha
   int per = per_of(ta), via = per == 4 && model.via_f16;
   /* a half is 16 bytes of A's row */
   int each = via || model.step >= 16u * (u32)halves ? halves : 1;
-  Tile c = acc;
-  if (via) memset(&acc, 0, sizeof acc);
+  Tile c, wide;
+  if (via) {
+    c = acc;
+    memset(&acc, 0, sizeof acc);
+  }
   int steps = via ? 2 : halves / each;
   for (int n = 0; n < steps; n++) {
-    FusedStep k = {n * each, n * each + each, 0, per};
+    FusedStep all = {0, halves, 0, per}, k = {n * each, n * each + each, 0, per};
     if (via) k = (FusedStep){0, halves, 2 * n, 2 * n + 2};
-    Tile before = acc, wide = acc;
-    if (half_acc && !slow)
+    const Tile *from = &acc;
+    if (half_acc && !slow) {
       for (int o = 0; o < 4; o++)
-        for (int l = 0; l < LANES; l++) wide.x[o][l] = widen_f16(before.x[o][l]);
-    if (slow || !fused(ta, half_acc, model.frac, k, a, b, &wide, &acc)) {
-      acc = before;
-      scalar(model, ta, tb, half_acc, k, ra, rb, &acc);
+        for (int l = 0; l < LANES; l++) wide.x[o][l] = widen_f16(acc.x[o][l]);
+      from = &wide;
     }
+    int fits = 0;
+    if (!slow && steps == 1)
+      fits = fused(ta, half_acc, model.frac, all, a, b, from, &acc);
+    else if (!slow)
+      fits = fused_part(ta, half_acc, model.frac, k, a, b, from, &acc);
+    if (!fits) scalar(model, ta, tb, half_acc, k, ra, rb, &acc);
     /* an overflow between two steps makes the next one special */
     if (n + 1 < steps) slow |= overflowed(&acc, half_acc);
   }
   if (via) add_c(&c, half_acc, &acc);
-  for (int k = 0; k < n_cd; k++)
+  for (int k = 0; !half_acc && m == FULL && k < n_cd; k++)
+    memcpy(rd[k], acc.x[k], sizeof acc.x[k]);
+  for (int k = 0; (half_acc || m != FULL) && k < n_cd; k++)
     for (int l = 0; l < LANES; l++) {
       u32 v = half_acc ? acc.x[2 * k][l] | acc.x[2 * k + 1][l] << 16 : acc.x[k][l];
       rd[k][l] = lane_on(m, l) ? v : rd[k][l];
