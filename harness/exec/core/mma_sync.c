@@ -9,89 +9,32 @@
  *   C, D register r: both columns packed                     (f16)
  * so a product needs no transposition, only a quad broadcast of A and a shuffle of B.
  *
- * The ordinary case runs in vectors of 16 lanes; special values and products outside
+ * The ordinary case runs in vectors; special values and products outside
  * f32's range take the scalar statement of mma_numerics.c.
  */
 #include "fbits.h"
 #include "mma_numerics.h"
-
-#ifdef __AVX512F__
-#include <immintrin.h>
-#endif
-
-typedef f32 v16f __attribute__((vector_size(64)));
-typedef s32 v16i __attribute__((vector_size(64)));
-
-/* Vectors never cross a call that is not inlined, so their ABI does not matter. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi"
-#endif
-#define ALWAYS static inline __attribute__((always_inline))
-
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#endif
-#endif
-#ifndef SHUFFLE
-#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (v16i){__VA_ARGS__})
-#endif
-/* element t of every quad of A; columns q, q + 2, q + 4, q + 6 of B at quad lane t */
-#define QUAD(x, t) \
-  SHUFFLE(x, x, t, t, t, t, t + 4, t + 4, t + 4, t + 4, t + 8, t + 8, t + 8, t + 8, \
-          t + 12, t + 12, t + 12, t + 12)
-#define COLS(x, y, q, t) \
-  SHUFFLE(x, y, 4 * q + t, 4 * q + t + 8, 4 * q + t + 16, 4 * q + t + 24, 4 * q + t, \
-          4 * q + t + 8, 4 * q + t + 16, 4 * q + t + 24, 4 * q + t, 4 * q + t + 8, \
-          4 * q + t + 16, 4 * q + t + 24, 4 * q + t, 4 * q + t + 8, 4 * q + t + 16, \
-          4 * q + t + 24)
+#include "mma_vector.h"
 
 enum { MAX_PER = 4, MAX_HALVES = 2 };
 
-/* Values and exponents of one register's elements, two vectors of 16 lanes each. */
+/* Values and exponents of one register's elements, PARTS vectors each. */
 typedef struct Unpacked {
-  v16f v[MAX_PER][2];
-  v16i e[MAX_PER][2];
+  vf v[MAX_PER][PARTS];
+  vi e[MAX_PER][PARTS];
 } Unpacked;
-
-ALWAYS v16i load16(const u32 *p) {
-  v16i v;
-  memcpy(&v, p, sizeof v);
-  return v;
-}
-
-/* lanes of a where the comparison held (-1), of b elsewhere */
-ALWAYS v16i pick(v16i held, v16i a, v16i b) { return (held & a) | (~held & b); }
-
-ALWAYS v16i max_(v16i a, v16i b) {
-#ifdef __AVX512F__ /* compilers make three instructions of the general form */
-  return (v16i)_mm512_max_epi32((__m512i)a, (__m512i)b);
-#else
-  return pick(a > b, a, b);
-#endif
-}
-
-ALWAYS int any(v16i mask) {
-#ifdef __AVX512F__
-  return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
-#else
-  s32 bits = 0;
-  for (int k = 0; k < 16; k++) bits |= mask[k];
-  return bits != 0;
-#endif
-}
 
 ALWAYS int per_of(u32 type) {
   return type == MMA_TF32 ? 1 : type == MMA_F16 || type == MMA_BF16 ? 2 : 4;
 }
 
-/* Take a register's 16 lanes apart. Elements with special values set `special`.
+/* Take a part of a register's lanes apart. Elements with special values set `special`.
  * `via_f16` says that E4M3 is widened to f16 first, where none is subnormal. */
-ALWAYS void unpack(u32 type, int via_f16, const u32 *r, int h, Unpacked *u,
-                   v16i *special) {
-  v16i raw = load16(r + 16 * h);
+ALWAYS void unpack(u32 type, int via_f16, const u32 *r, int part, Unpacked *u,
+                   vi *special) {
+  vi raw = load_part(r, part);
   for (int j = 0; j < per_of(type); j++) {
-    v16i mag, sign, bits, e;
+    vi mag, sign, bits, e;
     int least, top;
     f32 scale = 1.0f;
     switch (type) {
@@ -115,12 +58,12 @@ ALWAYS void unpack(u32 type, int via_f16, const u32 *r, int h, Unpacked *u,
         mag = raw >> (8 * j) & 0x7f, sign = raw << (24 - 8 * j) & (s32)0x80000000;
         bits = mag << 21, least = -14, top = 0x7c, scale = 0x1p112f;
     }
-    v16f value = (v16f)bits * scale;
-    e = max_(((v16i)value >> 23) - 127, (v16i){} + least);
-    e = pick(mag == 0, (v16i){} + MMA_ZERO, e);
+    vf value = (vf)bits * scale;
+    e = larger(((vi)value >> 23) - 127, (vi){} + least);
+    e = pick(mag == 0, (vi){} + MMA_ZERO, e);
     *special |= mag >= top;
-    u->v[j][h] = (v16f)((v16i)value | sign);
-    u->e[j][h] = e;
+    u->v[j][part] = (vf)((vi)value | sign);
+    u->e[j][part] = e;
   }
 }
 
@@ -139,70 +82,71 @@ typedef struct FusedStep {
 ALWAYS int fused(u32 ta, int half_acc, int frac, FusedStep k, const Unpacked *a,
                  const Unpacked *b, const Tile *c, Tile *d) {
   int least_c = half_acc ? -14 : -126;
-  v16i top[4][2];
-  for (int o = 0; o < 4; o++) top[o][0] = top[o][1] = (v16i){} + 2 * MMA_ZERO;
+  vi top[4][PARTS];
+  for (int o = 0; o < 4; o++)
+    for (int s = 0; s < PARTS; s++) top[o][s] = (vi){} + 2 * MMA_ZERO;
 #define TOPS(t)                                                               \
   do {                                                                        \
-    v16i b0 = COLS(be[0], be[1], 0, t), b1 = COLS(be[0], be[1], 1, t);        \
+    vi b0 = COLS(be, 0, t), b1 = COLS(be, 1, t);        \
     for (int r = 0; r < 2; r++)                                               \
-      for (int s = 0; s < 2; s++) {                                           \
-        v16i q = QUAD(a[2 * h + r].e[j][s], t);                               \
-        top[2 * r][s] = max_(top[2 * r][s], q + b0);                          \
-        top[2 * r + 1][s] = max_(top[2 * r + 1][s], q + b1);                  \
+      for (int s = 0; s < PARTS; s++) {                                           \
+        vi q = QUAD(a[2 * h + r].e[j][s], t);                               \
+        top[2 * r][s] = larger(top[2 * r][s], q + b0);                          \
+        top[2 * r + 1][s] = larger(top[2 * r + 1][s], q + b1);                  \
       }                                                                       \
   } while (0)
   for (int h = k.h0; h < k.h1; h++)
     for (int j = k.j0; j < k.j1; j++) {
-      const v16i *be = b[h].e[j];
+      const vi *be = b[h].e[j];
       TOPS(0);
       TOPS(1);
       TOPS(2);
       TOPS(3);
     }
   if (ta == MMA_BF16 || ta == MMA_TF32) {
-    v16i out = {};
+    vi out = {};
     for (int o = 0; o < 4; o++)
-      for (int s = 0; s < 2; s++)
+      for (int s = 0; s < PARTS; s++)
         out |= (top[o][s] > 126) | ((top[o][s] < -80) & (top[o][s] > MMA_ZERO / 2));
     if (any(out)) return 0;
   }
-  v16f scale[4][2];
-  v16i at[4][2], cut[4][2];
+  vf scale[4][PARTS];
+  vi at[4][PARTS], cut[4][PARTS];
   for (int o = 0; o < 4; o++)
-    for (int s = 0; s < 2; s++) {
-      v16i bits = load16(c->x[o] + 16 * s), mag = bits & 0x7fffffff;
-      v16i field = mag >> 23;
-      v16i e = max_(field, (v16i){} + 1) - 127;
-      v16i mant = (mag & 0x7fffff) | ((field > 0) & 0x800000);
-      v16i low = pick(mag == 0, (v16i){} + 2 * MMA_ZERO, max_(e, (v16i){} + least_c));
-      v16i m = at[o][s] = max_(top[o][s], low);
+    for (int s = 0; s < PARTS; s++) {
+      vi bits = load_part(c->x[o], s), mag = bits & 0x7fffffff;
+      vi field = mag >> 23;
+      vi e = larger(field, (vi){} + 1) - 127;
+      vi mant = (mag & 0x7fffff) | ((field > 0) & 0x800000);
+      vi low = pick(mag == 0, (vi){} + 2 * MMA_ZERO, larger(e, (vi){} + least_c));
+      vi m = at[o][s] = larger(top[o][s], low);
       /* the accumulator, cut at the same place */
-      v16i gap = max_(m - e, (v16i){});
-      gap = pick(gap > 31, (v16i){} + 31, gap);
-      v16i kept = (mant << (frac - 23)) >> gap;
-      v16i sign = bits >> 31;
+      vi gap = larger(m - e, (vi){});
+      gap = pick(gap > 31, (vi){} + 31, gap);
+      vi kept = (mant << (frac - 23)) >> gap;
+      vi sign = bits >> 31;
       cut[o][s] = (kept ^ sign) - sign;
       /* below -80 there is no product but zero, whatever the scale */
-      scale[o][s] = (v16f)((frac + 127 - max_(m, (v16i){} - 80)) << 23);
+      scale[o][s] = (vf)((frac + 127 - larger(m, (vi){} - 80)) << 23);
     }
-  v16i sum[MAX_HALVES][4][2];
+  vi sum[MAX_HALVES][4][PARTS];
   memset(sum, 0, sizeof sum);
 #define ADDS(t)                                                                     \
   do {                                                                              \
-    v16f b0 = COLS(bv[0], bv[1], 0, t), b1 = COLS(bv[0], bv[1], 1, t);              \
+    vf b0 = COLS(bv, 0, t), b1 = COLS(bv, 1, t);              \
     for (int r = 0; r < 2; r++)                                                     \
-      for (int s = 0; s < 2; s++) {                                                 \
-        v16f q = QUAD(a[2 * h + r].v[j][s], t);                                     \
-        acc[2 * r][s] += __builtin_convertvector(q * b0 * scale[2 * r][s], v16i);   \
+      for (int s = 0; s < PARTS; s++) {                                                 \
+        vf q = QUAD(a[2 * h + r].v[j][s], t);                                     \
+        acc[2 * r][s] += __builtin_convertvector(q * b0 * scale[2 * r][s], vi);   \
         acc[2 * r + 1][s] +=                                                        \
-            __builtin_convertvector(q * b1 * scale[2 * r + 1][s], v16i);            \
+            __builtin_convertvector(q * b1 * scale[2 * r + 1][s], vi);            \
       }                                                                             \
   } while (0)
   for (int h = k.h0; h < k.h1; h++) {
-    v16i acc[4][2]; /* a half of at most 16 products of less than 2^27 fits */
+    vi acc[4][PARTS]; /* a half of at most 16 products of less than 2^27 fits */
     memset(acc, 0, sizeof acc);
     for (int j = k.j0; j < k.j1; j++) {
-      const v16f *bv = b[h].v[j];
+      const vf *bv = b[h].v[j];
       ADDS(0);
       ADDS(1);
       ADDS(2);
@@ -327,7 +271,7 @@ ALWAYS int mma(Warp *w, const Insn *i, u32 m, u32 ta, u32 tb, int halves, int ha
 
   MmaModel model = mma_model(w->m->arch, ta);
   Tile acc;
-  v16i special = {};
+  vi special = {};
   if (half_acc) {
     for (int r = 0; r < 2; r++)
       for (int l = 0; l < LANES; l++) {
@@ -335,18 +279,18 @@ ALWAYS int mma(Warp *w, const Insn *i, u32 m, u32 ta, u32 tb, int halves, int ha
         acc.x[2 * r + 1][l] = rc[r][l] >> 16;
       }
     for (int o = 0; o < 4; o++)
-      for (int s = 0; s < 2; s++)
-        special |= (load16(acc.x[o] + 16 * s) & 0x7c00) == 0x7c00;
+      for (int s = 0; s < PARTS; s++)
+        special |= (load_part(acc.x[o], s) & 0x7c00) == 0x7c00;
   } else {
     for (int o = 0; o < 4; o++) {
       memcpy(acc.x[o], rc[o], sizeof acc.x[o]);
-      for (int s = 0; s < 2; s++)
-        special |= (load16(acc.x[o] + 16 * s) & 0x7f800000) == 0x7f800000;
+      for (int s = 0; s < PARTS; s++)
+        special |= (load_part(acc.x[o], s) & 0x7f800000) == 0x7f800000;
     }
   }
   Unpacked a[2 * MAX_HALVES], b[MAX_HALVES];
   for (int h = 0; h < halves; h++)
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < PARTS; s++) {
       unpack(ta, model.via_f16, ra[2 * h], s, &a[2 * h], &special);
       unpack(ta, model.via_f16, ra[2 * h + 1], s, &a[2 * h + 1], &special);
       unpack(tb, model.via_f16, rb[h], s, &b[h], &special);
