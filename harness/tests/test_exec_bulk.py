@@ -53,6 +53,7 @@ def test_groups_are_lists_of_operations(history, n):
 def test_group_numbers_do_not_overflow():
     top = 2**32 - 1
     assert _step(3, WAIT, top, top) == (3, 0)
+    assert _step(3, WAIT, top, 2) == (3, 0)
     assert _step(top, WAIT, 0, top - 1) == (top, 1)
 
 
@@ -117,21 +118,24 @@ def test_a_read_wait_lets_the_source_be_reused():
     assert stale
 
 
-def test_groups_belong_to_threads():
+@pytest.mark.parametrize("other", [1, 32], ids=["lane", "warp"])
+def test_groups_belong_to_threads(other):
     """A thread does not wait for what another one issued."""
     body = (
-        "st.shared.v4.b32 [%s], {7, 7, 7, 7};\nbar.warp.sync -1;\n"
+        "st.shared.v4.b32 [%s], {7, 7, 7, 7};\nbar.sync 0;\n"
         "fence.proxy.async.shared::cta;\nsetp.ne.u32 %p0, %t, 0;\n@%p0 bra OTHER;\n"
         "cp.async.bulk.global.shared::cta.bulk_group [%g0], [%s], 16;\n"
-        "OTHER: cp.async.bulk.commit_group;\nsetp.ne.u32 %p1, %t, 1;\n@%p1 bra OUT;\n"
+        "OTHER: cp.async.bulk.commit_group;\nbar.sync 0;\n"
+        f"setp.ne.u32 %p1, %t, {other};\n@%p1 bra OUT;\n"
         "cp.async.bulk.wait_group 0;\nld.global.b32 %r1, [%g0];\n"
         "st.global.b32 [%g1], %r1;\nOUT:"
     )
     seen = set()
-    for seed in range(1, 40):
+    for seed in range(1, 60):
         ran = Kernel(
             body=body,
             buffers=[np.zeros(16, np.uint8), np.zeros(4, np.uint8)],
+            threads=64,
             options=Options(seed=seed, quantum=5),
         ).run()
         assert ran.result.status == "done"

@@ -162,15 +162,21 @@ def test_a_tensor_larger_than_itsrandom_bytes():
     assert ran.result.faults[0].count == 9
 
 
-def test_addresses_past_64_bits_do_not_wrap_around():
-    huge = Tensor(
-        dtype="f16",
-        dims=(64, 2**32),
-        strides=(2**40 - 16,),
-        box=(32, 1),
-    )
-    _, ran = load_box(huge, (0, 2**31 - 1))
+@pytest.mark.parametrize(
+    ("stride", "row"),
+    [
+        (2**39, 2**25),  # 2^64 bytes on: the first row again, if it wrapped around
+        (2**36 + 256, 1),  # beyond the 32 low bits of a stride
+        (2**40 - 16, 2**31 - 1),
+    ],
+)
+def test_addresses_far_beyond_memory(stride, row):
+    huge = Tensor(dtype="f16", dims=(64, 2**32), strides=(stride,), box=(32, 1))
+    _, ran = load_box(huge, (0, row))
     assert [f.kind for f in ran.result.faults] == ["oob-read"]
+    _, target, ran = store_box(huge, (0, row))
+    assert [f.kind for f in ran.result.faults] == ["oob-write"]
+    assert (ran.buffers[1] == target).all()
 
 
 def test_a_map_outside_memory_or_off_64_bytes():

@@ -36,7 +36,7 @@ static RowPart row_part(const TensorMap *t, const s64 *coord, const u32 *at, int
   unsigned __int128 va = t->base;
   for (u32 d = 1; d < t->rank; d++) {
     s64 c = coord[d] + (s64)at[d] * t->step[d];
-    if (c < 0 || (u64)c >= t->size[d]) return r;
+    if ((u64)c >= t->size[d]) return r; /* a negative one is huge */
     va += (unsigned __int128)(u64)c * t->stride[d];
   }
   s64 lo = coord[0] < 0 ? -coord[0] : 0;
