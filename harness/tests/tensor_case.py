@@ -275,8 +275,12 @@ def store_box(
     size: int = 1 << 16,
     options: Options | None = None,
     lanes: int = 1,
+    mask: int = 0xFF,
 ) -> tuple[Bytes, Bytes, Ran]:
-    """Store or reduce one box: the tile, the destination before, and the run."""
+    """Store or reduce one box: the tile, the destination before, and the run.
+
+    `mask` is laid over every byte of both, to make equal elements common.
+    """
     name = "cp.reduce.async.bulk.tensor" if red else "cp.async.bulk.tensor"
     middle = f"{red}.tile" if red else "tile"
     body = copy_tile("in", 0, SMEM)
@@ -286,7 +290,7 @@ def store_box(
         f"[%m0, {braces(coords)}], [%s+{at}];\n"
         "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\nOUT:"
     )
-    source, target = random_bytes(SMEM, 3), random_bytes(size, 4)
+    source, target = random_bytes(SMEM, 3) & mask, random_bytes(size, 4) & mask
     ran = Kernel(
         body=body,
         buffers=[source, target],

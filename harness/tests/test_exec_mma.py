@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_case import evaluate, run_kernel
 
+from sidestream.harness.exec.machine import Options
+
 LANE = np.arange(32)
 GROUP, THREAD = LANE // 4, LANE % 4
 DTYPES = {
@@ -172,9 +174,12 @@ def _random(form, rng, *, spread):
         return values.astype(kind)
 
     narrow = "e4m3" in (atype, btype)
-    lo, hi = {"near": (-2, 2), "wide": (-5, 5) if narrow else (-9, 5)}[spread]
+    wide = (-5, 5) if narrow else (-9, 5)
+    lo, hi = {"near": (-2, 2), "wide": wide, "tiny": (-52, -42)}[spread]
     a = _cut_tf32(draw((16, k), DTYPES[atype], lo, hi), atype)
     b = _cut_tf32(draw((k, 8), DTYPES[btype], lo, hi), btype)
+    if spread == "tiny":
+        lo, hi = 2 * lo, 2 * hi
     return a, b, draw((16, 8), _accumulator_dtype(form), lo, hi)
 
 
@@ -213,6 +218,45 @@ def test_ampere_takes_half_a_step_and_one_bit_less(form):
     got = multiply(form, a, b, c, target="sm_80")
     assert got.tobytes() == expected(form, a, b, c, frac=24, step=16).tobytes()
     assert got.tobytes() != expected(form, a, b, c).tobytes()
+
+
+@pytest.mark.parametrize("form", [f for f in FORMS if f[1] in ("bf16", "tf32")])
+def test_products_too_small_to_scale_in_f32(form):
+    a, b, c = _random(form, np.random.default_rng(6), spread="tiny")
+    got, want = multiply(form, a, b, c), expected(form, a, b, c)
+    assert np.abs(want).max() < 2.0**-80
+    assert got.tobytes() == want.tobytes()
+
+
+# What sets the largest exponent, and so where the others are cut:
+# form, pairs of A and B along K, C, D.
+_CUTS = [
+    # subnormal E4M3 counts as 2^-6, so the product's exponent is -12
+    (("f32", "e4m3", "e4m3", 16), [(2**-9, 2**-9)], 2**-18 * (1 + 2**-22), 2**-17),
+    # a zero does not count, whatever stands opposite
+    (("f32", "f16", "f16", 8), [(0, 2**15), (2**-14, 2**-14)], 2**-40, 2**-28 + 2**-40),
+    # a subnormal f16 accumulator counts as 2^-14: 2^-48 is cut, and a tie stays one
+    (
+        ("f16", "f16", "f16", 8),
+        [(2**-12, 2**-13), (2**-24, 2**-24)],
+        2**-23,
+        2**-23,
+    ),
+    # a subnormal f32 accumulator counts as 2^-126
+    (("f32", "bf16", "bf16", 8), [(2**-70, 2**-82)], 2**-149, 2**-149),
+]
+
+
+@pytest.mark.parametrize(("form", "pairs", "start", "want"), _CUTS)
+def test_the_largest_exponent(form, pairs, start, want):
+    a = np.zeros((16, form[3]), DTYPES[form[1]])
+    b = np.zeros((form[3], 8), DTYPES[form[2]])
+    for k, (x, y) in enumerate(pairs):
+        a[:, k], b[k] = x, y
+    c = np.full((16, 8), start, _accumulator_dtype(form))
+    got = multiply(form, a, b, c)
+    assert (got == np.array(want, got.dtype)).all()
+    assert got.tobytes() == expected(form, a, b, c).tobytes()
 
 
 FIELDS = {"f16": (10, 31), "bf16": (7, 255), "tf32": (23, 255), "e4m3": (3, 16)}
@@ -276,6 +320,8 @@ _SPECIAL = [
     ({}, {}, -0.0, 0.0),
     ({0: -0.0}, {0: 1.0}, -0.0, 0.0),
     ({0: 1.0, 1: -1.0}, {0: 1.0, 1: 1.0}, 0.0, 0.0),
+    ({}, {0: np.inf}, 0.0, np.nan),  # 0 * inf
+    ({0: -2.0}, {0: np.inf}, 0.0, -np.inf),
 ]
 
 
@@ -363,15 +409,20 @@ def test_flops_are_counted():
     assert ran.result.mma_flops == 2 * (2 * 16 * 8 * 16)
 
 
-def test_a_warp_that_diverged_joins_before_it_multiplies():
+@pytest.mark.parametrize("seed", range(12))
+def test_a_warp_that_diverged_joins_before_it_multiplies(seed):
+    """One arm runs ahead under some schedules, and must wait for the other."""
+    spin = "add.u32 %one, %one, 1; " * 9
     body = (
         _DECLARE + ".reg .pred %odd; .reg .b32 %one;"
         "and.b32 %one, %thread, 1; setp.eq.u32 %odd, %one, 1;"
-        "@%odd bra SLOW; add.u32 %a, %a, 0; bra JOIN; SLOW: mov.b32 %a, 0x3c003c00;"
+        f"@%odd bra SLOW; bra JOIN; SLOW: {spin} mov.b32 %a, 0x3c003c00;"
         f"JOIN: {_ONE}"
     )
-    a = np.full(32, 0x3C003C00, np.uint32)
-    assert (evaluate(body, {"d": "f4"}, block=32, a=a)["d"] == 17.0).all()
+    a = np.where(np.arange(32) % 2, 0, 0x3C003C00).astype(np.uint32)
+    options = Options(seed=seed, quantum=2)
+    got = evaluate(body, {"d": "f4"}, block=32, a=a, options=options)
+    assert (got["d"] == 17.0).all()
 
 
 def test_lanes_left_out_are_a_fault():

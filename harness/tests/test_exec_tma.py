@@ -95,6 +95,13 @@ def test_every_rank(rank, seed):
 @pytest.mark.parametrize("steps", [(1, 2), (1, 3), (1, 8), (5, 1), (8, 7)])
 def test_traversal_strides_skip_rows_and_ignore_the_inner_dimension(steps):
     check_load(plane("f16", 32, 1, steps=steps), (16, -3))
+    check_load(plane("f16", 32, 1, steps=steps, dims=(100, 200)), (16, 2))
+
+
+def test_rows_of_stride_0_repeat_and_still_end():
+    tensor = Tensor(dtype="f16", dims=(64, 9), strides=(0,), box=(16, 4))
+    for row in (-2, 0, 7):
+        check_load(tensor, (8, row))
 
 
 @settings(max_examples=150, deadline=None)

@@ -94,9 +94,10 @@ _REDUCTIONS = [
 @pytest.mark.parametrize(
     ("red", "dtype", "kind", "function"), _REDUCTIONS, ids=lambda v: str(v)[:12]
 )
-def test_reductions_of_integers(red, dtype, kind, function):
+@pytest.mark.parametrize("mask", [0xFF, 0x01], ids=["any", "small"])
+def test_reductions_of_integers(red, dtype, kind, function, mask):
     tensor = plane(dtype, 64, 2)
-    source, target, ran = store_box(tensor, (16 // tensor.size, 30), red=red)
+    source, target, ran = store_box(tensor, (16 // tensor.size, 30), red=red, mask=mask)
     assert not ran.result.faults
     want = expected_store(
         tensor, (16 // tensor.size, 30), source, target, combine=_wrap(kind, function)

@@ -177,7 +177,7 @@ ALWAYS int fused(u32 ta, int half_acc, int frac, FusedStep k, const Unpacked *a,
       u32 tiny = (mant | 0x800000u) >> shift, normal = (u32)biased << 23 | mant;
       u32 v = biased > 0 ? normal : tiny;
       v = biased >= 255 ? 0x7f800000u : v;
-      out[l] = v | (v ? sign : 0);
+      out[l] = v | sign; /* a sum of zero is +0.0 already */
     }
   }
   return 1;
