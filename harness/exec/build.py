@@ -51,13 +51,28 @@ def compiler() -> str:
     )
 
 
+def instruction_set(cpuinfo: str) -> str:
+    """The lines of `/proc/cpuinfo` that decide what `-march=native` may emit.
+
+    The rest of it, such as the clock, changes from one read to the next and must not
+    make the cache miss.
+    """
+    kept: dict[str, str] = {}
+    for line in cpuinfo.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "flags", "Features", "CPU part"):
+            kept.setdefault(name.strip(), value.strip())
+    return "\n".join(f"{name}={value}" for name, value in kept.items())
+
+
 def _key(cc: str, flags: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
     version = subprocess.run([cc, "--version"], capture_output=True, check=False)
     digest.update(version.stdout)
     digest.update(" ".join(flags).encode())
-    digest.update(Path("/proc/cpuinfo").read_bytes()[:1500] if sys.platform == "linux"
-                  else b"")  # fmt: skip
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        digest.update(instruction_set(cpuinfo.read_text()).encode())
     for path in sorted(SOURCE.glob("*.[ch]")):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
