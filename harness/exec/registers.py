@@ -66,12 +66,11 @@ def _successors(function: ir.Function, index: int) -> list[int]:
     after = [index + 1] if index + 1 < len(function.instructions) else []
     if ins.op in ("ret", "exit", "trap") and ins.guard is None:
         return []
-    targets = [a.target for a in ins.args.values() if isinstance(a, ir.Label)]
-    if ins.op.startswith("brx"):
-        for group in function.branch_targets.values():
-            targets.extend(group)
-        return targets
-    if ins.op == "bra" and ins.guard is None:
+    targets = []
+    for operand in ins.args.values():
+        each = operand.elements if isinstance(operand, ir.Vector) else (operand,)
+        targets += [label.target for label in each if isinstance(label, ir.Label)]
+    if ins.op in ("bra", "brx.idx") and ins.guard is None:
         return targets
     return after + targets
 
@@ -81,7 +80,7 @@ def _blocks(function: ir.Function) -> list[tuple[int, int]]:
     count = len(function.instructions)
     leaders = {0}
     for index, ins in enumerate(function.instructions):
-        ends = ins.op in ("bra", "ret", "exit", "trap") or ins.op.startswith("brx")
+        ends = ins.op in ("bra", "brx.idx", "ret", "exit", "trap")
         if ends:
             leaders.add(index + 1)
             leaders.update(_successors(function, index))

@@ -7,18 +7,16 @@ static int bra(Warp *w, const Insn *i, u32 m) {
   return STEP_JUMP;
 }
 
-/* a = index, ext = targets as plain numbers in x-free form: machine->ext values */
+/* a = index, ext = targets, as bytecode indices */
 static int brx(Warp *w, const Insn *i, u32 m) {
   const u32 *idx = R32(i->a);
   u32 next = w->pc + 1, rest = w->mask & ~m;
-  u32 mask = w->mask;
   for (int l = 0; l < LANES; l++) {
     if (lane_on(m, l) && idx[l] >= (u32)i->n_ext) {
       fault(w, i, (u32)l, FAULT_ILLEGAL, 0, 0, idx[l]);
       return stop_launch(w, i, ST_TRAP);
     }
   }
-  (void)mask;
   w->mask = 0;
   if (rest) paths_add(w, next, rest);
   for (u32 left = m; left;) {

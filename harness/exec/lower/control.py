@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sidestream.harness.exec.lower.builder import Builder, Unsupported
+from sidestream.harness.exec.lower.checks import only
 from sidestream.harness.ptx import ir
 
 
@@ -11,6 +12,17 @@ def _bra(low: Builder, ins: ir.Instruction) -> None:
     if not isinstance(target, ir.Label):
         raise Unsupported("branch to something that is not a label")
     low.emit("bra", target=target.target)
+
+
+def _indexed(low: Builder, ins: ir.Instruction) -> None:
+    """`brx.idx`: an index past the table stops the launch with a fault."""
+    only(ins, "uni")
+    table = ins.args["targets"]
+    labels = table.elements if isinstance(table, ir.Vector) else ()
+    targets = [label.target for label in labels if isinstance(label, ir.Label)]
+    if not targets or len(targets) != len(labels):
+        raise Unsupported("branch through something that is not a table of labels")
+    low.emit("brx", a=low.source(ins.args["a"], 32), targets=targets)
 
 
 def _exit(low: Builder, ins: ir.Instruction) -> None:
@@ -31,6 +43,7 @@ def _yield(low: Builder, ins: ir.Instruction) -> None:
 
 FAMILY = {
     "bra": _bra,
+    "brx.idx": _indexed,
     "ret": _exit,
     "exit": _exit,
     "trap": _trap,
