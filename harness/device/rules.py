@@ -158,6 +158,25 @@ FAULTS: Mapping[str, FaultRule] = {
         "Instruction Operands",
         "has an operand value that the instruction does not allow",
     ),
+    "tmem-alloc": _rule(
+        "tmem-alloc",
+        "tmem.alloc",
+        "TensorCore 5th Generation Instructions: Tensor Memory Allocation and "
+        "Management",
+        "breaks the rules of tensor memory allocation",
+    ),
+    "tmem": _rule(
+        "out-of-bounds",
+        "tmem.access",
+        "TensorCore 5th Generation Instructions: Tensor Memory",
+        "accesses tensor memory that it may not",
+    ),
+    "tcgen05": _rule(
+        "contract",
+        "tcgen05.operand",
+        "TensorCore 5th Generation Instructions",
+        "has a descriptor or an operand that the instruction does not allow",
+    ),
 }
 """By the fault's name in `sidestream.harness.exec.abi.FAULT_KINDS`."""
 

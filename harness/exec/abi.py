@@ -92,6 +92,9 @@ FAULT_KINDS = (
     "setmaxnreg",
     "trap",
     "illegal",
+    "tmem-alloc",
+    "tmem",
+    "tcgen05",
 )
 """Names of `enum FaultKind`, by number."""
 
@@ -117,6 +120,8 @@ BLOCK_KINDS = (
     "cluster-barrier",
     "setmaxnreg",
     "other",
+    "tmem-alloc",
+    "tcgen05",
 )
 """Names of `enum BlockKind`, by number."""
 
@@ -140,7 +145,7 @@ class Config(ctypes.Structure):
             (n, ctypes.c_uint32)
             for n in (
                 *("n_sms", "ctas_per_sm", "quantum", "smem_fill", "reg_fill"),
-                *("arch", "regs_per_thread"),
+                *("arch", "regs_per_thread", "tensor_memory"),
             )
         ),
     ]

@@ -20,6 +20,7 @@ _FIRST_SLICE, _MOST_SLICE = 50_000, 20_000_000
 _SLICE_SECONDS = 0.2
 _MAX_SMEM = 227 * 1024
 _MAX_RESIDENT_BYTES = 4 << 30
+_TENSOR_MEMORY = 512 * 128 * 4
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)
 _BLOCK_LIMITS = (1024, 1024, 64)
 
@@ -190,6 +191,7 @@ def execute(
     warps = -(-threads // 32)
     smem = program.static_smem + launch.dynamic_smem
     each = warps * (program.rf_bytes + program.local_bytes * 32) + smem
+    each += _TENSOR_MEMORY if program.tensor_memory else 0
     resident = max(1, min(options.sms, _MAX_RESIDENT_BYTES // max(each, 1)))
     config = abi.Config(
         code=pointer(program.code),
@@ -217,6 +219,7 @@ def execute(
         reg_fill=options.register_fill,
         arch=arch_number(program.function.target),
         regs_per_thread=_registers(program, threads),
+        tensor_memory=program.tensor_memory,
     )
     machine = core.lib.ss_create(ctypes.byref(config))
     if not machine:

@@ -50,6 +50,11 @@ class Program:
     local_bytes: int
     unsupported: tuple[tuple[int, str], ...]
 
+    @property
+    def tensor_memory(self) -> bool:
+        """Whether the kernel uses tensor memory: it has a tcgen05 instruction."""
+        return any(i.op.startswith("tcgen05") for i in self.function.instructions)
+
     def instruction(self, pc: int) -> ir.Instruction | None:
         """The PTX instruction a bytecode row came from."""
         index = int(self.origin[pc])

@@ -16,6 +16,7 @@ Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land) {
     }
   }
   op->land = land;
+  op->ready = NULL;
   op->insn = i;
   op->warp = w;
   op->cta = w->cta;
@@ -44,6 +45,15 @@ void async_push(Machine *m, Async *op) {
   op->cta->pending_async++;
   m->queue[m->n_queue++] = op;
   m->progress++;
+}
+
+u32 async_ready(const Machine *m, u32 from) {
+  for (u32 k = 0; k < m->n_queue; k++) {
+    u32 j = from + k < m->n_queue ? from + k : from + k - m->n_queue;
+    const Async *op = m->queue[j];
+    if (!op->ready || op->ready(m, op)) return j;
+  }
+  return 0; /* the queue is in order of issue, and its head is always ready */
 }
 
 void async_land_one(Machine *m, u32 index) {

@@ -89,7 +89,10 @@ enum FaultKind {
   FAULT_BULK,          /* bulk copy size or alignment */
   FAULT_SETMAXNREG,
   FAULT_TRAP,          /* trap executed */
-  FAULT_ILLEGAL        /* operand value an instruction does not allow; info says */
+  FAULT_ILLEGAL,       /* operand value an instruction does not allow; info says */
+  FAULT_TMEM_ALLOC,    /* tensor memory allocation; info = enum TmemError */
+  FAULT_TMEM,          /* tensor memory access; info = enum TmemError */
+  FAULT_TCGEN05        /* descriptor, operand or issue; info = enum Tcgen05Error */
 };
 
 /* One folded defect: first occurrence and how often it came again. */
@@ -123,7 +126,9 @@ enum BlockKind {
   BLOCK_ASYNC,     /* bulk or cp.async group wait; info = groups outstanding */
   BLOCK_CLUSTER,
   BLOCK_SETMAXNREG,
-  BLOCK_OTHER
+  BLOCK_OTHER,
+  BLOCK_TMEM_ALLOC, /* info = columns asked for */
+  BLOCK_TCGEN05     /* tcgen05.wait, or the first use of a loaded register */
 };
 
 typedef struct Barrier { /* named barrier of a CTA */
@@ -145,6 +150,8 @@ struct Cta {
   u32 live_warps; /* 0: the slot is free */
   u8 *smem;       /* smem_size bytes, address SMEM_BASE is smem[0] */
   u8 *mbar_live;  /* per 8 bytes of smem: an initialised mbarrier lies there */
+  u32 *tmem;      /* tensor memory, [column][lane] (tmem.h), or NULL */
+  struct TmemState *tmem_state;
   Barrier bar[16];
   u32 pending_async; /* operations in flight that read or write this CTA's smem */
   u32 regs_pool;  /* registers released by setmaxnreg.dec, in registers x warps */
@@ -188,8 +195,12 @@ struct Warp {
 /* An operation in flight: executed when the scheduler lets it land. */
 typedef struct Async Async;
 typedef void (*LandFn)(Machine *m, Async *op);
+/* Whether nothing that is still in flight has to land before `op`. The oldest
+ * operation in flight must always be ready. */
+typedef int (*ReadyFn)(const Machine *m, const Async *op);
 struct Async {
   LandFn land;
+  ReadyFn ready; /* NULL: whenever the scheduler likes */
   const Insn *insn;
   Warp *warp;
   Cta *cta;
@@ -207,7 +218,14 @@ enum AsyncKind {
   ASYNC_BULK_LOAD,
   ASYNC_BULK_STORE, /* shared memory not read yet */
   ASYNC_OTHER,
-  ASYNC_BULK_WRITE  /* the second half of a bulk store: global memory not written yet */
+  ASYNC_BULK_WRITE, /* the second half of a bulk store: global memory not written yet */
+  ASYNC_TMEM_LD,    /* tcgen05.ld: registers not written yet */
+  ASYNC_TMEM_ST,    /* tcgen05.st: tensor memory not written yet */
+  ASYNC_TC_MMA,     /* tcgen05.mma */
+  ASYNC_TC_CP,      /* tcgen05.cp */
+  ASYNC_TC_SHIFT,   /* tcgen05.shift */
+  ASYNC_TC_COMMIT,  /* tcgen05.commit: the arrival it makes once what it tracks landed */
+  ASYNC_CLC         /* clusterlaunchcontrol.try_cancel */
 };
 
 struct Machine {
@@ -353,6 +371,8 @@ void async_push(Machine *m, Async *op);
  * numbered at most `group`. */
 u32 async_outstanding(const Warp *w, u32 kind, u32 lane, u32 group);
 void async_land_one(Machine *m, u32 index);
+/* Index of the first operation at or after `from` (cyclic) that may land now. */
+u32 async_ready(const Machine *m, u32 from);
 void async_land_cta(Machine *m, Cta *c);
 
 /* --- paths.c ------------------------------------------------------------------ */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core.h"
+#include "tmem.h"
 
 extern const OpEntry *const all_ops[];
 
@@ -21,6 +22,7 @@ typedef struct Config {
   u32 rf_bytes, smem_size, local_bytes;
   u32 grid[3], block[3], cluster[3];
   u32 n_sms, ctas_per_sm, quantum, smem_fill, reg_fill, arch, regs_per_thread;
+  u32 tensor_memory; /* 1: the kernel has tcgen05 instructions */
 } Config;
 
 typedef struct Blocked {
@@ -163,6 +165,9 @@ Machine *ss_create(const Config *c) {
   m->counts = calloc(c->n_code, sizeof(u64));
   u64 live_each = round_up(m->smem_size / 8 + 1, 128);
   u64 smem_each = round_up(m->smem_size + 64, 128) + live_each;
+  u64 state_each = c->tensor_memory ? round_up(sizeof(TmemState), 128) : 0;
+  u64 tmem_each = c->tensor_memory ? TMEM_BYTES : 0;
+  smem_each += state_each + tmem_each;
   u64 local_each = round_up((u64)m->local_bytes * LANES, 64);
   u64 total = smem_each * slots + (m->rf_bytes + local_each) * m->n_warps + 128;
   m->memory = malloc(total);
@@ -183,6 +188,11 @@ Machine *ss_create(const Config *c) {
     m->ctas[s].slot = s;
     m->ctas[s].smem = p;
     m->ctas[s].mbar_live = p + smem_each - live_each;
+    if (c->tensor_memory) {
+      u8 *behind = m->ctas[s].mbar_live - state_each;
+      m->ctas[s].tmem_state = (TmemState *)behind;
+      m->ctas[s].tmem = (u32 *)(behind - tmem_each);
+    }
   }
   for (u32 k = 0; k < m->n_warps; k++) {
     Warp *w = &m->warps[k];
@@ -223,6 +233,7 @@ static void start_cta(Machine *m, u32 slot) {
   c->cluster_gen = c->cluster_arrived = 0;
   fill32(c->smem, round_up(m->smem_size, 4), m->smem_fill);
   memset(c->mbar_live, 0, m->smem_size / 8 + 1);
+  if (c->tmem) tmem_start(c);
   u64 threads = (u64)m->block[0] * m->block[1] * m->block[2];
   c->live_warps = m->warps_per_cta;
   m->live_warps += m->warps_per_cta;
@@ -373,7 +384,7 @@ static void land_some(Machine *m, int must) {
   while (m->n_queue) {
     u64 r = next_random(m);
     if (!must && (r & 3)) break;
-    async_land_one(m, (u32)((r >> 8) % m->n_queue));
+    async_land_one(m, async_ready(m, (u32)((r >> 8) % m->n_queue)));
     must = 0;
   }
 }
