@@ -1,0 +1,56 @@
+/* Rules that all tcgen05 instructions share: error codes, CTA pairs, one .cta_group.
+ *
+ * PTX ISA, TensorCore 5th Generation Instructions: Tensor Memory Allocation and
+ * Management, Access Restrictions, Issue Granularity.
+ */
+#ifndef SIDESTREAM_TCGEN05_H
+#define SIDESTREAM_TCGEN05_H
+
+#include "tmem.h"
+
+/* The info of FAULT_TMEM_ALLOC and FAULT_TMEM. */
+enum TmemError {
+  TMEM_OK = 0,
+  TMEM_COUNT,        /* columns other than a power of two in 32 .. 512 */
+  TMEM_GROWS,        /* a larger allocation after a smaller one */
+  TMEM_RELINQUISHED, /* alloc after relinquish_alloc_permit */
+  TMEM_NO_BASE,      /* dealloc of an address where no allocation begins */
+  TMEM_OTHER_SIZE,   /* dealloc of another size than was allocated */
+  TMEM_LEAKED,       /* still allocated when the CTA exits */
+  TMEM_RANGE,        /* a lane past 127 or a column past 511 */
+  TMEM_UNALLOCATED,  /* columns that belong to no allocation, or to two */
+  TMEM_QUADRANT,     /* lanes of another warp of the warpgroup */
+  TMEM_ALIGNMENT,    /* a lane that the shape does not start at */
+  TMEM_UNWRITTEN     /* a read of cells that nothing has written */
+};
+
+/* The info of FAULT_TCGEN05. */
+enum Tcgen05Error {
+  TC_OK = 0,
+  TC_TWO_GROUPS, /* .cta_group::1 and .cta_group::2 in one kernel */
+  TC_NO_PEER,    /* .cta_group::2 where the CTA has no peer */
+  TC_PEER_GONE,  /* .cta_group::2 after the peer has exited */
+  TC_DIVERGED,   /* .aligned, executed by a part of the warp's lanes */
+  TC_NOT_UNIFORM /* .aligned, with operands that differ between the lanes */
+};
+
+/* The other CTA of the pair: ranks that differ in their lowest bit. NULL without. */
+static inline Cta *tcgen05_peer(const Cta *c) {
+  u32 rank = c->rank ^ 1u;
+  return rank < c->m->cluster_size ? &c->m->ctas[c->first_slot + rank] : NULL;
+}
+
+/* Check and remember the .cta_group (1 or 2) of an instruction that has one: all of
+ * a kernel have the same, and 2 needs a peer that is still there. Records the fault
+ * and returns its code, 0 if all is well. */
+u32 tcgen05_group(Warp *w, const Insn *i, u32 lane, u32 group);
+
+/* For .sync.aligned: 1 while lanes are missing; the caller then returns STEP_BLOCK.
+ * Records a fault if only a part of the lanes that came execute it. */
+int tcgen05_gather(Warp *w, const Insn *i, u32 m);
+
+/* Note that lanes [lane, lane + lanes) of columns [column, column + n) were written.
+ * A quadrant of 32 lanes counts as written once any of it was. */
+void tmem_mark(Cta *c, u32 lane, u32 lanes, u32 column, u32 n);
+
+#endif
