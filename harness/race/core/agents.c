@@ -1,0 +1,201 @@
+/* Strands of a warp: splitting, learning, handing over (agents.h). */
+#include "agents.h"
+
+#include <stdlib.h>
+
+static Knowledge *scratch_like(const Knowledge *k) { return knowledge_new(k->n); }
+
+void warp_begin(WarpAgent *w, u32 comp, u32 live) {
+  w->comp = comp;
+  w->live = live;
+  w->n = 1;
+  w->clock++;
+  Strand *s = &w->strand[0];
+  s->lanes = FULL;
+  knowledge_clear(s->known);
+  s->has_released = s->has_pending = 0;
+  memset(w->fenced, 0, sizeof w->fenced);
+}
+
+void warp_free(WarpAgent *w) {
+  for (u32 k = 0; k < MAX_STRANDS; k++) {
+    free(w->strand[k].known);
+    free(w->strand[k].released);
+    free(w->strand[k].pending);
+  }
+}
+
+Strand *warp_strand(WarpAgent *w, u32 lane) {
+  for (u32 k = 0; k + 1 < w->n; k++)
+    if (w->strand[k].lanes >> lane & 1u) return &w->strand[k];
+  return &w->strand[w->n - 1];
+}
+
+static Knowledge *own(Knowledge **slot, const Knowledge *like) {
+  if (!*slot) *slot = scratch_like(like);
+  return *slot;
+}
+
+static void copy_strand(Strand *to, const Strand *from) {
+  knowledge_copy(own(&to->known, from->known), from->known);
+  to->has_released = from->has_released;
+  to->has_pending = from->has_pending;
+  if (from->has_released)
+    knowledge_copy(own(&to->released, from->known), from->released);
+  if (from->has_pending) knowledge_copy(own(&to->pending, from->known), from->pending);
+}
+
+/* Make the lanes of strand k that are in `lanes` a strand of their own; its index. With
+ * no room left the whole strand is taken, which can only hide a race. */
+static u32 part(WarpAgent *w, u32 k, u32 lanes) {
+  Strand *s = &w->strand[k];
+  u32 inside = s->lanes & lanes;
+  if (inside == s->lanes || w->n == MAX_STRANDS) return k;
+  Strand *fresh = &w->strand[w->n];
+  copy_strand(fresh, s);
+  fresh->lanes = inside;
+  s->lanes &= ~inside;
+  return w->n++;
+}
+
+void warp_acquire(WarpAgent *w, u32 lanes, const Knowledge *news) {
+  lanes &= w->live;
+  for (u32 k = 0, n = w->n; k < n; k++) {
+    Strand *s = &w->strand[k];
+    if (!(s->lanes & lanes) || knowledge_covers(s->known, news)) continue;
+    /* lanes that have exited do not count */
+    u32 at = (s->lanes & w->live & ~lanes) ? part(w, k, lanes) : k;
+    knowledge_join(w->strand[at].known, news);
+  }
+}
+
+void warp_acquire_later(WarpAgent *w, u32 lanes, const Knowledge *news) {
+  for (u32 k = 0; k < w->n; k++) {
+    Strand *s = &w->strand[k];
+    if (!(s->lanes & lanes)) continue;
+    Knowledge *p = own(&s->pending, s->known);
+    if (!s->has_pending) knowledge_clear(p);
+    s->has_pending = 1;
+    knowledge_join(p, news);
+  }
+}
+
+/* Own accesses of the lanes, as the others get to know them. */
+static void add_own(const WarpAgent *w, u32 lanes, Knowledge *out) {
+  for (u32 p = 0; p < PLANES; p++) {
+    u32 least = FULL, most = 0, at = 0;
+    for (u32 left = lanes; left; left &= left - 1) {
+      u32 l = (u32)__builtin_ctz(left);
+      u32 c = p == PLANE_ORDER ? w->clock : w->fenced[p][l];
+      if (c < least) least = c;
+      if (c >= most) {
+        most = c;
+        at = l;
+      }
+    }
+    if ((lanes & w->live) != w->live) {
+      if (lanes & (lanes - 1)) /* some lanes: told as if all were (clock.h) */
+        knowledge_raise(out, p, w->comp, least, ANY_LANE);
+    } else {
+      knowledge_raise(out, p, w->comp, least, ANY_LANE);
+    }
+    knowledge_raise(out, p, w->comp, most, at);
+  }
+}
+
+static int gather(WarpAgent *w, u32 lanes, Knowledge *out) {
+  int any = 0;
+  for (u32 k = 0; k < w->n; k++) {
+    if (!(w->strand[k].lanes & lanes)) continue;
+    if (any) knowledge_join(out, w->strand[k].known);
+    else knowledge_copy(out, w->strand[k].known);
+    any = 1;
+  }
+  return any;
+}
+
+void warp_release(WarpAgent *w, u32 lanes, Knowledge *out) {
+  if (!gather(w, lanes, out)) knowledge_clear(out);
+  add_own(w, lanes, out);
+  w->clock++;
+}
+
+int warp_release_fenced(WarpAgent *w, u32 lanes, Knowledge *out) {
+  int any = 0;
+  knowledge_clear(out);
+  for (u32 k = 0; k < w->n; k++) {
+    Strand *s = &w->strand[k];
+    if (!(s->lanes & lanes) || !s->has_released) continue;
+    knowledge_join(out, s->released);
+    any = 1;
+  }
+  return any;
+}
+
+void warp_converge(WarpAgent *w, u32 lanes) {
+  lanes &= w->live;
+  if (!(lanes & (lanes - 1))) return;
+  if (w->n == 1) { /* the usual case: nothing to join but the lanes' own accesses */
+    if (lanes == w->live) add_own(w, lanes, w->strand[0].known);
+    else for (u32 p = 0; p < PLANES; p++) /* as in add_own */
+      knowledge_raise(w->strand[0].known, p, w->comp,
+                      p ? w->fenced[p][__builtin_ctz(lanes)] : w->clock, ANY_LANE);
+    w->clock++;
+    return;
+  }
+  u32 first = MAX_STRANDS;
+  for (u32 k = 0, n = w->n; k < n; k++) {
+    u32 in = w->strand[k].lanes & lanes;
+    if (!in) continue;
+    u32 at = (w->strand[k].lanes & w->live & ~lanes) ? part(w, k, lanes) : k;
+    if (first == MAX_STRANDS) {
+      first = at;
+      continue;
+    }
+    Strand *to = &w->strand[first], *from = &w->strand[at];
+    if (to == from) continue;
+    knowledge_join(to->known, from->known);
+    if (from->has_pending) warp_acquire_later(w, to->lanes, from->pending);
+    to->lanes |= from->lanes;
+    from->lanes = 0;
+  }
+  for (u32 k = 0; k < w->n;) { /* close the gaps */
+    if (w->strand[k].lanes) {
+      k++;
+      continue;
+    }
+    Strand gone = w->strand[k];
+    w->strand[k] = w->strand[--w->n];
+    w->strand[w->n] = gone;
+  }
+  Strand *s = warp_strand(w, (u32)__builtin_ctz(lanes));
+  add_own(w, lanes, s->known);
+  w->clock++;
+}
+
+void warp_fence_proxy(WarpAgent *w, u32 lanes, u32 plane) {
+  for (u32 k = 0, n = w->n; k < n; k++) {
+    if (!(w->strand[k].lanes & lanes)) continue;
+    u32 at = (w->strand[k].lanes & w->live & ~lanes) ? part(w, k, lanes) : k;
+    knowledge_fence(w->strand[at].known, plane);
+  }
+  for (u32 left = lanes; left; left &= left - 1)
+    w->fenced[plane][__builtin_ctz(left)] = w->clock;
+  w->clock++;
+}
+
+void warp_fence(WarpAgent *w, u32 lanes) {
+  for (u32 k = 0; k < w->n; k++) {
+    Strand *s = &w->strand[k];
+    if (!(s->lanes & lanes)) continue;
+    if (s->has_pending) {
+      knowledge_join(s->known, s->pending);
+      s->has_pending = 0;
+    }
+    Knowledge *r = own(&s->released, s->known);
+    knowledge_copy(r, s->known);
+    add_own(w, s->lanes & lanes, r);
+    s->has_released = 1;
+  }
+  w->clock++;
+}

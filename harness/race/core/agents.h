@@ -1,0 +1,55 @@
+/* Warps and engines: who knows what, and how it passes on.
+ *
+ * The lanes of a warp share one knowledge until some of them learn more than the
+ * others; a strand is a set of lanes with equal knowledge. Clocks of a component rise
+ * with every release, and go on rising when another CTA takes the slot.
+ */
+#ifndef SIDESTREAM_AGENTS_H
+#define SIDESTREAM_AGENTS_H
+
+#include "clock.h"
+
+enum { MAX_STRANDS = 8, ENGINES = 48 };
+
+typedef struct Strand {
+  u32 lanes;
+  Knowledge *known;
+  Knowledge *released; /* what it knew at its last releasing fence */
+  Knowledge *pending;  /* what relaxed operations saw, to be known at an acquiring fence */
+  u8 has_released, has_pending;
+} Strand;
+
+typedef struct WarpAgent {
+  u32 comp; /* of the group */
+  u32 clock;
+  u32 live; /* lanes */
+  u32 n;    /* strands in use; at least 1 */
+  Strand strand[MAX_STRANDS];
+  u32 fenced[PLANES][LANES]; /* own accesses of a lane that lie before its proxy fence */
+} WarpAgent;
+
+/* One operation of an engine, from its issue until it has landed. */
+typedef struct EngineAgent {
+  u32 comp, clock; /* of its reads and writes */
+  u32 group;
+  Knowledge *known; /* by the thread that issued it */
+  u32 warp, lanes;
+} EngineAgent;
+
+void warp_begin(WarpAgent *w, u32 comp, u32 live);
+void warp_free(WarpAgent *w);
+/* The knowledge of a lane. */
+Strand *warp_strand(WarpAgent *w, u32 lane);
+/* Lanes learn. */
+void warp_acquire(WarpAgent *w, u32 lanes, const Knowledge *news);
+void warp_acquire_later(WarpAgent *w, u32 lanes, const Knowledge *news);
+/* What lanes that synchronise hand over: into `out`, which is overwritten. */
+void warp_release(WarpAgent *w, u32 lanes, Knowledge *out);
+/* What they hand over by a relaxed operation: what a fence before it released. 0: none. */
+int warp_release_fenced(WarpAgent *w, u32 lanes, Knowledge *out);
+/* bar.warp.sync and its like: lanes of the mask know each other's accesses. */
+void warp_converge(WarpAgent *w, u32 lanes);
+void warp_fence_proxy(WarpAgent *w, u32 lanes, u32 plane);
+void warp_fence(WarpAgent *w, u32 lanes);
+
+#endif

@@ -1,0 +1,196 @@
+/* Barriers: what arrivals hand over, and to whom.
+ *
+ * PTX ISA, Parallel Synchronization and Communication Instructions: mbarrier, bar,
+ * barrier, barrier.cluster; Memory Consistency Model: Synchronizes-With. A wait on an
+ * mbarrier is always on the CTA's own, so an arrival either comes from the waiting CTA
+ * or needs cluster scope on both sides.
+ */
+#include <stdlib.h>
+
+#include "events.h"
+
+static Knowledge *made(const Detector *d, Knowledge **slot) {
+  if (!*slot) *slot = knowledge_new(d->per_group);
+  return *slot;
+}
+
+static void add(Detector *d, Knowledge **slot, u8 *used, const Knowledge *news) {
+  Knowledge *k = made(d, slot);
+  if (!k) {
+    d->lost++;
+  } else if (*used) {
+    knowledge_join(k, news);
+  } else {
+    knowledge_copy(k, news);
+    *used = 1;
+  }
+}
+
+static BarrierAgent *find(Detector *d, u32 memory, u32 address) {
+  CtaAgent *c = &d->cta[memory];
+  for (u32 k = 0; k < c->n_barriers; k++)
+    if (c->barrier[k].address == address) return &c->barrier[k];
+  return NULL;
+}
+
+/* The initialisation and a use: they must be ordered as any write and read. */
+static void check_init(Detector *d, BarrierAgent *b, Accessor *a, u32 memory) {
+  if (!b->init.bytes) return;
+  a->address = b->address;
+  a->space = RACE_SHARED;
+  a->entry.bytes = 15;
+  u32 c = b->init.comp - a->first_comp;
+  int self = b->init.comp == a->entry.comp && b->init.lane == a->entry.lane &&
+             !(a->entry.flags & ENTRY_ENGINE);
+  if (self || (c < a->known->n &&
+               knows(a->known, PLANE_ORDER, c, b->init.clock, b->init.lane)))
+    return;
+  (void)memory;
+  detector_report(d, a, &b->init, UNORDERED);
+}
+
+static Accessor use(Detector *d, u32 slot, u32 warp, u32 pc, u32 lane) {
+  WarpAgent *w = &d->cta[slot].warp[warp];
+  u32 first = slot / d->cluster * d->per_group;
+  Accessor a = {.known = warp_strand(w, lane)->known, .first_comp = first};
+  a.entry = (Entry){.clock = w->clock, .pc = pc, .comp = first + w->comp, .lane = lane};
+  return a;
+}
+
+void detector_mbar_init(Detector *d, u32 slot, u32 warp, u32 pc, u32 lane, u32 memory,
+                        u32 address) {
+  CtaAgent *c = &d->cta[memory];
+  BarrierAgent *b = find(d, memory, address);
+  if (!b && c->n_barriers < MAX_BARRIERS) b = &c->barrier[c->n_barriers++];
+  if (!b) {
+    d->lost++;
+    return;
+  }
+  b->address = address;
+  memset(b->in_current, 0, sizeof b->in_current);
+  memset(b->in_complete, 0, sizeof b->in_complete);
+  b->init = use(d, slot, warp, pc, lane).entry;
+  b->init.bytes = 15;
+  b->init.flags = ENTRY_WRITE;
+}
+
+void detector_mbar_arrive(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 memory,
+                          u32 address, u32 scope) {
+  BarrierAgent *b = find(d, memory, address);
+  if (!b) return;
+  WarpAgent *w = &d->cta[slot].warp[warp];
+  Accessor a = use(d, slot, warp, pc, (u32)__builtin_ctz(lanes));
+  check_init(d, b, &a, memory);
+  u32 reach = slot == memory ? REACH_OWN : scope >= SCOPE_CLUSTER ? REACH_CLUSTER
+                                                                   : REACH_NARROW;
+  if (scope == SCOPE_NONE) {
+    if (warp_release_fenced(w, lanes, d->scratch))
+      add(d, &b->current[reach], &b->in_current[reach], d->scratch);
+    return;
+  }
+  warp_release(w, lanes, d->scratch);
+  add(d, &b->current[reach], &b->in_current[reach], d->scratch);
+}
+
+void detector_mbar_engine(Detector *d, u32 id, u32 pc, u32 memory, u32 address,
+                          u32 history) {
+  BarrierAgent *b = find(d, memory, address);
+  const EngineAgent *e = detector_engine(d, id);
+  if (!b || !e) return;
+  u32 first = e->group * d->per_group;
+  Accessor a = {.known = e->known, .first_comp = first};
+  a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp,
+                    .flags = ENTRY_ENGINE};
+  check_init(d, b, &a, memory);
+  if (history) knowledge_copy(d->scratch, e->known);
+  else knowledge_clear(d->scratch);
+  for (u32 p = 0; p < PLANES; p++)
+    knowledge_raise(d->scratch, p, e->comp, e->clock, ANY_LANE);
+  add(d, &b->current[REACH_OWN], &b->in_current[REACH_OWN], d->scratch);
+}
+
+void detector_mbar_phase(Detector *d, u32 memory, u32 address) {
+  BarrierAgent *b = find(d, memory, address);
+  if (!b) return;
+  for (u32 r = 0; r < REACHES; r++) {
+    Knowledge *old = b->complete[r];
+    b->complete[r] = b->current[r];
+    b->in_complete[r] = b->in_current[r];
+    b->current[r] = old;
+    b->in_current[r] = 0;
+  }
+}
+
+void detector_mbar_wait(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 address,
+                        u32 scope) {
+  BarrierAgent *b = find(d, slot, address);
+  if (!b) return;
+  WarpAgent *w = &d->cta[slot].warp[warp];
+  Accessor a = use(d, slot, warp, pc, (u32)__builtin_ctz(lanes));
+  check_init(d, b, &a, slot);
+  for (u32 r = 0; r < REACHES; r++) {
+    if (!b->in_complete[r]) continue;
+    int wide = r == REACH_OWN || (r == REACH_CLUSTER && scope >= SCOPE_CLUSTER);
+    if (scope == SCOPE_NONE) {
+      warp_acquire_later(w, lanes, b->complete[r]);
+    } else if (wide || d->profile == PROFILE_PRACTICE) {
+      if (!wide && !knowledge_covers(warp_strand(w, a.entry.lane)->known, b->complete[r]))
+        d->relaxed[RELAX_PEER_ARRIVE]++;
+      warp_acquire(w, lanes, b->complete[r]);
+    }
+  }
+}
+
+/* --- barriers of the CTA and of the cluster ---------------------------------------- */
+void detector_named_arrive(Detector *d, u32 slot, u32 warp, u32 lanes, u32 barrier) {
+  Knowledge *k = made(d, &d->cta[slot].named[barrier]);
+  if (!k) {
+    d->lost++;
+    return;
+  }
+  warp_release(&d->cta[slot].warp[warp], lanes, d->scratch);
+  knowledge_join(k, d->scratch);
+}
+
+void detector_named_complete(Detector *d, u32 slot, u32 barrier) {
+  CtaAgent *c = &d->cta[slot];
+  if (!c->named[barrier]) return;
+  Knowledge *old = c->named_done[barrier];
+  c->named_done[barrier] = c->named[barrier];
+  c->named[barrier] = old;
+  if (old) knowledge_clear(old);
+}
+
+void detector_named_leave(Detector *d, u32 slot, u32 warp, u32 lanes, u32 barrier) {
+  const Knowledge *k = d->cta[slot].named_done[barrier];
+  if (k) warp_acquire(&d->cta[slot].warp[warp], lanes, k);
+}
+
+void detector_cluster_arrive(Detector *d, u32 slot, u32 warp, u32 lanes, u32 relaxed) {
+  Knowledge *k = made(d, &d->group[slot / d->cluster].cluster);
+  WarpAgent *w = &d->cta[slot].warp[warp];
+  if (!k) {
+    d->lost++;
+  } else if (!relaxed) {
+    warp_release(w, lanes, d->scratch);
+    knowledge_join(k, d->scratch);
+  } else if (warp_release_fenced(w, lanes, d->scratch)) {
+    knowledge_join(k, d->scratch);
+  }
+}
+
+void detector_cluster_complete(Detector *d, u32 slot) {
+  GroupAgent *g = &d->group[slot / d->cluster];
+  if (!g->cluster) return;
+  Knowledge *old = g->cluster_done;
+  g->cluster_done = g->cluster;
+  g->cluster = old;
+  if (old) knowledge_clear(old);
+}
+
+void detector_cluster_wait(Detector *d, u32 slot, u32 warp, u32 lanes, u32 relaxed) {
+  const Knowledge *k = d->group[slot / d->cluster].cluster_done;
+  WarpAgent *w = &d->cta[slot].warp[warp];
+  if (k && relaxed) warp_acquire_later(w, lanes, k);
+  else if (k) warp_acquire(w, lanes, k);
+}

@@ -1,0 +1,233 @@
+/* Life of a detector: slots, CTAs, engines. */
+#include "detector.h"
+
+#include <stdlib.h>
+
+#include "events.h"
+
+static u32 round_up(u32 v, u32 to) { return (v + to - 1) / to * to; }
+
+void detector_free(Detector *d) {
+  if (!d) return;
+  for (u32 s = 0; d->cta && s < d->n_slots; s++) {
+    CtaAgent *c = &d->cta[s];
+    for (u32 w = 0; c->warp && w < d->warps; w++) warp_free(&c->warp[w]);
+    free(c->warp);
+    free(c->smem);
+    for (u32 b = 0; b < MAX_BARRIERS; b++)
+      for (u32 r = 0; r < REACHES; r++) {
+        free(c->barrier[b].current[r]);
+        free(c->barrier[b].complete[r]);
+      }
+    for (u32 b = 0; b < NAMED_BARRIERS; b++) {
+      free(c->named[b]);
+      free(c->named_done[b]);
+    }
+  }
+  u32 groups = d->cluster ? d->n_slots / d->cluster : 0;
+  for (u32 g = 0; d->group && g < groups; g++) {
+    free(d->group[g].cluster);
+    free(d->group[g].cluster_done);
+    for (u32 k = 0; d->group[g].foreign && k < groups; k++) free(d->group[g].foreign[k]);
+    free(d->group[g].foreign);
+  }
+  for (u32 k = 0; k < d->n_engines; k++) {
+    if (d->engine[k]) free(d->engine[k]->known);
+    free(d->engine[k]);
+  }
+  global_free(d);
+  locations_free(d);
+  shadow_free(&d->shadow);
+  free(d->engine);
+  free(d->cta);
+  free(d->group);
+  free(d->scratch);
+  free(d);
+}
+
+/* NULL when out of memory or when there are more components than an entry can name. */
+Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 profile) {
+  u32 per_cta = round_up(warps + ENGINES, 16);
+  if (!cluster || !warps || slots % cluster || (u64)slots * per_cta > MAX_COMPONENTS)
+    return NULL;
+  Detector *d = calloc(1, sizeof *d);
+  if (!d) return NULL;
+  d->n_slots = slots;
+  d->cluster = cluster;
+  d->warps = warps;
+  d->profile = profile;
+  d->per_cta = per_cta;
+  d->per_group = per_cta * cluster;
+  d->smem_words = (smem_bytes + 3) / 4;
+  d->cta = calloc(slots, sizeof *d->cta);
+  d->group = calloc(slots / cluster, sizeof *d->group);
+  d->scratch = knowledge_new(d->per_group);
+  int ok = d->cta && d->group && d->scratch;
+  for (u32 s = 0; ok && s < slots; s++) {
+    CtaAgent *c = &d->cta[s];
+    c->warp = calloc(warps, sizeof *c->warp);
+    c->smem = calloc(d->smem_words + 1, sizeof *c->smem);
+    ok = c->warp && c->smem;
+    for (u32 w = 0; ok && w < warps; w++) {
+      c->warp[w].strand[0].known = knowledge_new(d->per_group);
+      ok = c->warp[w].strand[0].known != NULL;
+    }
+  }
+  if (!ok) {
+    detector_free(d);
+    return NULL;
+  }
+  return d;
+}
+
+/* A CTA takes a slot. Nothing orders it after the one that was there before. */
+void detector_cta(Detector *d, u32 slot, u32 threads) {
+  CtaAgent *c = &d->cta[slot];
+  u32 base = slot % d->cluster * d->per_cta, last = c->born;
+  for (u32 w = 0; w < d->warps; w++)
+    if (c->warp[w].clock > last) last = c->warp[w].clock;
+  for (u32 k = 0; k < ENGINES; k++)
+    if (c->engine_clock[k] > last) last = c->engine_clock[k];
+  c->born = last + 1;
+  for (u32 w = 0; w < d->warps; w++) {
+    u32 left = threads > w * LANES ? threads - w * LANES : 0;
+    c->warp[w].clock = last;
+    warp_begin(&c->warp[w], base + w, left >= LANES ? FULL : (1u << left) - 1);
+  }
+  for (u32 k = 0; k < ENGINES; k++) {
+    c->engine_clock[k] = last + 1;
+    c->engine_busy[k] = 0;
+  }
+  c->next_engine = 0;
+  c->n_barriers = 0;
+  for (u32 b = 0; b < MAX_BARRIERS; b++) c->barrier[b].address = 0;
+  for (u32 b = 0; b < NAMED_BARRIERS; b++) {
+    if (c->named[b]) knowledge_clear(c->named[b]);
+    if (c->named_done[b]) knowledge_clear(c->named_done[b]);
+  }
+  shadow_forget(&d->shadow, c->smem, d->smem_words);
+  if (slot % d->cluster == 0) {
+    GroupAgent *g = &d->group[slot / d->cluster];
+    if (g->cluster) knowledge_clear(g->cluster);
+    if (g->cluster_done) knowledge_clear(g->cluster_done);
+    for (u32 k = 0; g->foreign && k < d->n_slots / d->cluster; k++)
+      if (g->foreign[k]) knowledge_clear(g->foreign[k]);
+  }
+}
+
+WarpAgent *detector_warp(Detector *d, u32 slot, u32 warp) {
+  return &d->cta[slot].warp[warp];
+}
+
+/* Lanes that have exited take no further part. */
+void detector_exit(Detector *d, u32 slot, u32 warp, u32 lanes) {
+  d->cta[slot].warp[warp].live &= ~lanes;
+}
+
+/* --- engines ---------------------------------------------------------------------- */
+EngineAgent *detector_engine(const Detector *d, u32 id) {
+  return id && id <= d->n_engines ? d->engine[id - 1] : NULL;
+}
+
+/* A component for one more operation: one whose last operation the issuer knows to be
+ * complete, so that knowing the new one cannot stand for not knowing the old one. */
+static u32 pick(CtaAgent *c, const Knowledge *known, u32 first) {
+  u32 spare = ENGINES;
+  for (u32 k = 0; k < ENGINES; k++) {
+    u32 at = (c->next_engine + k) % ENGINES;
+    if (c->engine_busy[at]) continue;
+    if (knows(known, PLANE_ORDER, first + at, c->engine_clock[at], 0)) {
+      spare = at;
+      break;
+    }
+    if (spare == ENGINES) spare = at;
+  }
+  if (spare == ENGINES) spare = c->next_engine;
+  c->next_engine = (spare + 1) % ENGINES;
+  return spare;
+}
+
+static u32 engine_id(Detector *d) {
+  for (u32 k = d->free_engine; k < d->n_engines; k++)
+    if (!d->engine[k]) {
+      d->free_engine = k + 1;
+      return k + 1;
+    }
+  u32 n = d->n_engines ? 2 * d->n_engines : 64;
+  EngineAgent **more = realloc(d->engine, n * sizeof *more);
+  if (!more) return 0;
+  memset(more + d->n_engines, 0, (n - d->n_engines) * sizeof *more);
+  u32 id = d->n_engines + 1;
+  d->engine = more;
+  d->n_engines = n;
+  d->free_engine = id;
+  return id;
+}
+
+static u32 start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known) {
+  CtaAgent *c = &d->cta[slot];
+  u32 first = slot % d->cluster * d->per_cta + d->warps;
+  u32 id = engine_id(d);
+  EngineAgent *e = id ? calloc(1, sizeof *e) : NULL;
+  if (!e || !(e->known = knowledge_new(d->per_group))) {
+    free(e);
+    d->lost++;
+    return 0;
+  }
+  knowledge_copy(e->known, known);
+  u32 at = pick(c, known, first);
+  c->engine_busy[at]++;
+  e->comp = first + at;
+  e->clock = ++c->engine_clock[at];
+  e->group = slot / d->cluster;
+  e->warp = slot * d->warps + warp;
+  e->lanes = lanes;
+  d->engine[id - 1] = e;
+  return id;
+}
+
+/* An operation that `lanes` of a warp issue; its id, or 0 without memory. */
+u32 detector_issue(Detector *d, u32 slot, u32 warp, u32 lanes) {
+  warp_release(&d->cta[slot].warp[warp], lanes, d->scratch);
+  return start(d, slot, warp, lanes, d->scratch);
+}
+
+/* The second half of operation `id`: its first half is done before, and the second is
+ * known to be complete apart from it. */
+u32 detector_follow(Detector *d, u32 id) {
+  EngineAgent *e = detector_engine(d, id);
+  if (!e) return 0;
+  Knowledge *k = knowledge_new(d->per_group);
+  if (!k) {
+    d->lost++;
+    return 0;
+  }
+  knowledge_copy(k, e->known);
+  for (u32 p = 0; p < PLANES; p++) knowledge_raise(k, p, e->comp, e->clock, ANY_LANE);
+  u32 next = start(d, e->warp / d->warps, e->warp % d->warps, e->lanes, k);
+  free(k);
+  return next;
+}
+
+/* Nobody will wait for it any more: forget it. */
+void detector_drop(Detector *d, u32 id) {
+  EngineAgent *e = detector_engine(d, id);
+  if (!e) return;
+  CtaAgent *c = &d->cta[e->warp / d->warps];
+  u32 at = e->comp % d->per_cta - d->warps;
+  if (c->engine_busy[at]) c->engine_busy[at]--;
+  free(e->known);
+  free(e);
+  d->engine[id - 1] = NULL;
+  if (id - 1 < d->free_engine) d->free_engine = id - 1;
+}
+
+/* Lanes learn that an operation is complete: its own accesses, nothing of its issuer. */
+void detector_complete(Detector *d, u32 id, u32 slot, u32 warp, u32 lanes) {
+  const EngineAgent *e = detector_engine(d, id);
+  if (!e) return;
+  knowledge_clear(d->scratch);
+  for (u32 p = 0; p < PLANES; p++)
+    knowledge_raise(d->scratch, p, e->comp, e->clock, ANY_LANE);
+  warp_acquire(&d->cta[slot].warp[warp], lanes, d->scratch);
+}

@@ -1,0 +1,88 @@
+/* The race detector: events of a launch in, pairs of accesses that nothing orders out.
+ *
+ * It knows no instruction and no machine, only who did what to whom; `observer.c`
+ * translates. Slots are places for CTAs; `cluster` of them in a row are a group.
+ */
+#ifndef SIDESTREAM_DETECTOR_H
+#define SIDESTREAM_DETECTOR_H
+
+#include "agents.h"
+#include "shadow.h"
+
+enum RaceSpace { RACE_SHARED = 1, RACE_GLOBAL, RACE_TENSOR };
+enum Profile { PROFILE_PRACTICE = 0, PROFILE_ISA };
+/* Relaxations of the practice profile, each counted where it decided something. */
+enum Relaxation { RELAX_PEER_ARRIVE = 0, RELAXATIONS };
+
+/* One pair of places, and how often they met. */
+typedef struct Race {
+  u32 space, verdict;
+  u32 slot;          /* CTA whose memory it is, for shared and tensor memory */
+  u32 pc[2];         /* earlier, later access */
+  u32 comp[2], lane[2], flags[2];
+  u32 clock[2];
+  u64 address, count;
+} Race;
+enum { MAX_RACES = 256, MAX_BARRIERS = 256, NAMED_BARRIERS = 16 };
+
+/* What arrivals hand to those who wait, by how far it reaches. */
+enum Reach { REACH_OWN = 0, REACH_CLUSTER, REACH_NARROW, REACHES };
+typedef struct BarrierAgent {
+  u32 address; /* 0 = free */
+  Knowledge *current[REACHES], *complete[REACHES];
+  u8 in_current[REACHES], in_complete[REACHES];
+  Entry init; /* who initialised it */
+} BarrierAgent;
+
+typedef struct CtaAgent {
+  u32 born;         /* clocks of its components below this are of an earlier CTA */
+  WarpAgent *warp;
+  u32 engine_clock[ENGINES];
+  u8 engine_busy[ENGINES];
+  u32 next_engine;
+  Cell *smem; /* a cell a word */
+  BarrierAgent barrier[MAX_BARRIERS];
+  u32 n_barriers;
+  Knowledge *named[NAMED_BARRIERS], *named_done[NAMED_BARRIERS];
+} CtaAgent;
+
+typedef struct GroupAgent {
+  Knowledge *cluster, *cluster_done;
+  Knowledge **foreign; /* of other groups, through global memory; [group] */
+} GroupAgent;
+
+typedef struct Page Page;
+typedef struct Location Location;
+
+typedef struct Detector {
+  u32 n_slots, cluster, warps, profile;
+  u32 per_cta, per_group; /* components */
+  u64 smem_words;
+  CtaAgent *cta;
+  GroupAgent *group;
+  EngineAgent **engine; /* in flight or kept, by id - 1 */
+  u32 n_engines, free_engine;
+  Shadow shadow;
+  Page **page;
+  u32 n_pages, cap_pages;
+  Location *location;
+  u32 n_locations, cap_locations;
+  Knowledge *scratch;
+  Race race[MAX_RACES];
+  u32 n_races;
+  u64 dropped, lost; /* races past the table; accesses that found no memory */
+  u64 relaxed[RELAXATIONS];
+} Detector;
+
+static inline u32 detector_cta_of(const Detector *d, u32 comp) { return comp / d->per_cta; }
+static inline u32 detector_group_of(const Detector *d, u32 comp) { return comp / d->per_group; }
+static inline u32 detector_born(const Detector *d, u32 comp) {
+  return d->cta[comp / d->per_cta].born;
+}
+
+/* --- report.c ------------------------------------------------------------------ */
+void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict);
+/* The same for an access of another cluster, or of a CTA that had the slot before:
+ * APART if it is known through global memory, proxies aside. */
+u32 detector_foreign(const Detector *d, const Accessor *a, const Entry *e);
+#endif

@@ -1,0 +1,61 @@
+/* What can happen, as the detector is told. Slots, warps and lanes are those of the
+ * virtual GPU; `pc` is a bytecode row. */
+#ifndef SIDESTREAM_EVENTS_H
+#define SIDESTREAM_EVENTS_H
+
+#include "detector.h"
+
+/* --- detector.c ------------------------------------------------------------------ */
+Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 profile);
+void detector_free(Detector *d);
+void detector_cta(Detector *d, u32 slot, u32 threads);
+void detector_exit(Detector *d, u32 slot, u32 warp, u32 lanes);
+WarpAgent *detector_warp(Detector *d, u32 slot, u32 warp);
+u32 detector_issue(Detector *d, u32 slot, u32 warp, u32 lanes);
+u32 detector_follow(Detector *d, u32 id);
+void detector_drop(Detector *d, u32 id);
+void detector_complete(Detector *d, u32 id, u32 slot, u32 warp, u32 lanes);
+EngineAgent *detector_engine(const Detector *d, u32 id);
+
+/* --- accesses.c ------------------------------------------------------------------ */
+/* `size` bytes at word offset `at` of the shared memory of the CTA in slot `memory`,
+ * by every lane of `lanes` at its own offset. flags of enum EntryFlag. */
+void detector_shared(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 memory,
+                     const u32 *offset, u32 size, u32 flags, u32 scope);
+void detector_global(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes,
+                     const u64 *address, u32 size, u32 flags, u32 scope);
+/* A run of bytes by an operation. */
+void detector_engine_shared(Detector *d, u32 id, u32 pc, u32 memory, u32 offset,
+                            u64 size, u32 flags);
+void detector_engine_global(Detector *d, u32 id, u32 pc, u64 address, u64 size,
+                            u32 flags);
+void global_free(Detector *d);
+
+/* --- barriers.c ------------------------------------------------------------------ */
+/* An mbarrier at `address` of the CTA in slot `memory`. */
+void detector_mbar_init(Detector *d, u32 slot, u32 warp, u32 pc, u32 lane, u32 memory,
+                        u32 address);
+/* Arrival of lanes; scope of a release, or SCOPE_NONE if it is relaxed. */
+void detector_mbar_arrive(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 memory,
+                          u32 address, u32 scope);
+/* An operation completes at the barrier; `history`: with all its issuer knew. */
+void detector_mbar_engine(Detector *d, u32 id, u32 pc, u32 memory, u32 address,
+                          u32 history);
+void detector_mbar_phase(Detector *d, u32 memory, u32 address);
+void detector_mbar_wait(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 address,
+                        u32 scope);
+void detector_named_arrive(Detector *d, u32 slot, u32 warp, u32 lanes, u32 barrier);
+void detector_named_complete(Detector *d, u32 slot, u32 barrier);
+void detector_named_leave(Detector *d, u32 slot, u32 warp, u32 lanes, u32 barrier);
+void detector_cluster_arrive(Detector *d, u32 slot, u32 warp, u32 lanes, u32 relaxed);
+void detector_cluster_complete(Detector *d, u32 slot);
+void detector_cluster_wait(Detector *d, u32 slot, u32 warp, u32 lanes, u32 relaxed);
+
+/* --- locations.c ----------------------------------------------------------------- */
+/* A strong write, read or both of a word of global memory. */
+void detector_release(Detector *d, u32 slot, u32 warp, u32 lane, u64 address, u32 fenced);
+void detector_acquire(Detector *d, u32 slot, u32 warp, u32 lane, u64 address,
+                      u32 relaxed);
+void locations_free(Detector *d);
+
+#endif
