@@ -119,6 +119,18 @@ WarpAgent *detector_warp(Detector *d, u32 slot, u32 warp) {
   return &d->cta[slot].warp[warp];
 }
 
+void detector_converge(Detector *d, u32 slot, u32 warp, u32 lanes) {
+  warp_converge(&d->cta[slot].warp[warp], lanes);
+}
+
+void detector_fence_proxy(Detector *d, u32 slot, u32 warp, u32 lanes, u32 plane) {
+  warp_fence_proxy(&d->cta[slot].warp[warp], lanes, plane);
+}
+
+void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes) {
+  warp_fence(&d->cta[slot].warp[warp], lanes);
+}
+
 /* Lanes that have exited take no further part. */
 void detector_exit(Detector *d, u32 slot, u32 warp, u32 lanes) {
   d->cta[slot].warp[warp].live &= ~lanes;
@@ -230,4 +242,11 @@ void detector_complete(Detector *d, u32 id, u32 slot, u32 warp, u32 lanes) {
   for (u32 p = 0; p < PLANES; p++)
     knowledge_raise(d->scratch, p, e->comp, e->clock, ANY_LANE);
   warp_acquire(&d->cta[slot].warp[warp], lanes, d->scratch);
+}
+
+u32 race_count(const Detector *d) { return d->n_races; }
+const Race *race_table(const Detector *d) { return d->race; }
+void race_forget_inits(Detector *d) {
+  for (u32 s = 0; s < d->n_slots; s++)
+    for (u32 b = 0; b < d->cta[s].n_barriers; b++) d->cta[s].barrier[b].init.bytes = 0;
 }

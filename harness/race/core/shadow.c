@@ -5,11 +5,12 @@
 
 #include "detector.h"
 
-/* Same thread: program order. Engines of one component follow each other only where
- * the knowledge says so. */
-static inline int same_thread(const Entry *e, const Entry *now) {
-  return e->comp == now->comp && e->lane == now->lane && e->lane != ANY_LANE &&
-         !((e->flags | now->flags) & ENTRY_ENGINE);
+/* Program order of a thread, or one and the same operation. Operations of one engine
+ * follow each other only where the knowledge says so. */
+static inline int same_agent(const Entry *e, const Entry *now) {
+  if (e->comp != now->comp || e->lane != now->lane || e->lane == ANY_LANE) return 0;
+  u32 engines = (e->flags | now->flags) & ENTRY_ENGINE;
+  return engines ? (e->flags & now->flags & ENTRY_ENGINE) && e->clock == now->clock : 1;
 }
 
 /* Both strong and each within the other's scope. */
@@ -22,7 +23,7 @@ static int morally_strong(const Detector *d, const Entry *e, const Entry *now) {
 }
 
 static u32 order(const Detector *d, const Accessor *a, const Entry *e) {
-  if (same_thread(e, &a->entry)) return APART;
+  if (same_agent(e, &a->entry)) return APART;
   const Knowledge *k = a->known;
   u32 c = e->comp - a->first_comp;
   u32 crossing = (a->entry.flags & ENTRY_ASYNC) && !(e->flags & ENTRY_ASYNC);
