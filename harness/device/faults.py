@@ -17,9 +17,10 @@ _MISUSE = {
     "tensormap": ("uses a tensor map that ", misuse.TENSORMAP),
     "bulk": ("", misuse.BULK),
     "setmaxnreg": ("", misuse.SETMAXNREG),
+    "cluster": ("", misuse.CLUSTER),
 }
 """By kind of fault, how its exact wrong begins, and what each code means."""
-_SHARED = {"smem-oob", "smem-misaligned", "mbarrier"}
+_SHARED = {"smem-oob", "smem-misaligned", "mbarrier", "cluster"}
 
 
 def finding_of(fault: Fault, program: Program, table: AllocationTable) -> Finding:

@@ -136,3 +136,27 @@ SETMAXNREG: Told = {
         "all lanes of the warp at one setmaxnreg",
     ),
 }
+
+CLUSTER: Told = {
+    1: ("names a CTA that the cluster does not have", "a rank within the cluster"),
+    2: (
+        "names another CTA's memory where only its own is allowed",
+        "an address of the CTA's own shared memory, or the .shared::cluster form",
+    ),
+    3: (
+        "signals an mbarrier in another CTA than it writes",
+        "an mbarrier in the destination's CTA, or .cta_group::2 within a CTA pair",
+    ),
+    4: (
+        "signals an mbarrier outside the CTA pair that it writes to",
+        "an mbarrier in the destination's CTA or in its peer",
+    ),
+    5: (
+        "has .cta_group::2 in a CTA whose pair has no other CTA",
+        "a cluster of an even number of CTAs",
+    ),
+    6: (
+        "reaches shared memory of a CTA that has exited",
+        "barrier.cluster, or another handshake, before a CTA that is used exits",
+    ),
+}

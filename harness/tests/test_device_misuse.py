@@ -175,6 +175,7 @@ def codes(file: str, name: str) -> set[int]:
         ("named_barrier.h", "BarrierError", misuse.BARRIER),
         ("tensormap.h", "TmapError", misuse.TENSORMAP),
         ("setmaxnreg.c", "SetmaxnregError", misuse.SETMAXNREG),
+        ("cluster.h", "ClusterError", misuse.CLUSTER),
     ],
 )
 def test_every_code_is_told(file, name, table):
