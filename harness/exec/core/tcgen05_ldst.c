@@ -43,6 +43,8 @@ static u32 width_of(u32 how, u32 n) {
   return how & FLAG_PACK ? wide * 2 : wide;
 }
 
+static u32 lanes_of(u32 how) { return (how & SHAPE_MASK) == SHAPE_32X32B ? 32 : 16; }
+
 /* What is wrong with an access to `lanes` lanes and `width` columns. */
 static u32 wrong(const Warp *w, u32 addr, u32 lanes, u32 width, int reads) {
   u32 lane = tmem_lane(addr), column = tmem_column(addr);
@@ -63,8 +65,8 @@ typedef struct Bases {
 } Bases;
 
 static Bases check(Warp *w, const Insn *i, u32 addr, int reads) {
-  u32 shape = (u32)i->x[0] & SHAPE_MASK, lanes = shape == SHAPE_32X32B ? 32 : 16;
-  u32 width = width_of((u32)i->x[0], (u32)i->n_ext), halves = shape == SHAPE_16X32BX2;
+  u32 how = (u32)i->x[0], lanes = lanes_of(how);
+  u32 width = width_of(how, (u32)i->n_ext), halves = (how & SHAPE_MASK) == SHAPE_16X32BX2;
   Bases b = {{addr, halves ? addr + (u32)i->x[2] : addr}, 1};
   for (u32 h = 0; h <= halves; h++) {
     u32 error = wrong(w, b.addr[h], lanes, width, reads);
@@ -151,8 +153,8 @@ static Bases bases_of(Machine *m, const Async *op) {
   u32 width = width_of((u32)i->x[0], (u32)i->n_ext);
   for (u32 h = 0; h < 2 && b.ok; h++) {
     if (tmem_owned(op->cta, tmem_column(b.addr[h]), width)) continue;
-    fault_at(m, i, op->cta, op->warp->id, 0, FAULT_TMEM, b.addr[h], width,
-             TMEM_DEALLOCATED);
+    fault_at(m, i, op->cta, op->warp->id, 0, FAULT_TMEM, b.addr[h],
+             (u64)lanes_of((u32)i->x[0]) << 16 | width, TMEM_DEALLOCATED);
     b.ok = 0;
   }
   return b;
@@ -221,8 +223,7 @@ static void scatter_any(const Warp *w, const Insn *i, const Bases *b, const u32 
 static void store_now(Warp *w, const Insn *i, const Bases *b, u32 m, const u32 *data) {
   if (!b->ok) return;
   const s32 *ref = w->m->ext + i->ext;
-  u32 lanes = (i->x[0] & SHAPE_MASK) == SHAPE_32X32B ? 32 : 16;
-  u32 width = width_of((u32)i->x[0], (u32)i->n_ext);
+  u32 lanes = lanes_of((u32)i->x[0]), width = width_of((u32)i->x[0], (u32)i->n_ext);
   for (u32 h = 0; h < 2; h++)
     tmem_mark(w->cta, tmem_lane(b->addr[h]), lanes, tmem_column(b->addr[h]), width);
   if (plain(i) && m == FULL) {
