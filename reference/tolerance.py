@@ -5,19 +5,21 @@ r"""Elementwise error bounds on O and LSE, derived from the arithmetic of the ke
     parity.worst <= 1.0
 
 Nothing here is tuned to a kernel or to data. The model is the algorithm that every
-flash-attention forward follows: 16-bit Q, K, V taken exactly; fp32 scores from a
-tensor core; a running maximum; weights p = exp2(...) in fp32, their sum in fp32,
-and rounded to the input type T for the second matrix product; fp32 accumulation of
-O with rescaling; one division; one rounding of O to T. LSE stays in fp32.
+flash-attention forward follows: 16-bit or E4M3 Q, K, V taken exactly; fp32 scores
+from a tensor core; a running maximum; weights p = exp2(...) in fp32, their sum in
+fp32, and rounded to the input type T for the second matrix product; fp32 accumulation
+of O with rescaling; one division; one rounding of O to its type, T unless T is E4M3.
+LSE stays in fp32.
 
 Notation: u = 2**-24 (fp32 roundoff), u_T (roundoff of T: 2**-11 for fp16, 2**-8 for
-bf16), gamma_n = n u' / (1 - n u') (Higham, *Accuracy and Stability of Numerical
-Algorithms*, 2nd ed., section 3.1) with u' = 2**-23 in a tensor core, whose additions
-truncate instead of rounding (Fasi, Higham, Mikaitis, Pranesh, *Numerical behavior of
-NVIDIA tensor cores*, PeerJ CS 2021). A truncating block of b products aligned to
-the largest term has b + 1 errors of u' relative to the sum of magnitudes, so n terms
-count as n + n / b. S_i = max over visible keys of |s_ij|; t = key tiles of the row;
-P the exact normalised weights; L the normaliser in units of the largest weight.
+bf16, 2**-4 for E4M3), gamma_n = n u' / (1 - n u') (Higham, *Accuracy and Stability of
+Numerical Algorithms*, 2nd ed., section 3.1) with u' = 2**-23 in a tensor core, whose
+additions truncate instead of rounding (Fasi, Higham, Mikaitis, Pranesh, *Numerical
+behavior of NVIDIA tensor cores*, PeerJ CS 2021). A truncating block of b products
+aligned to the largest term has b + 1 errors of u' relative to the sum of magnitudes,
+so n terms count as n + n / b. S_i = max over visible keys of |s_ij|; t = key tiles of
+the row; P the exact normalised weights; L the normaliser in units of the largest
+weight.
 
 1. Score. |fl(s_ij) - s_ij| <= gamma_D |scale| sum_d |q_id||k_jd| by Higham section
    3.1 (inner products).
@@ -27,13 +29,16 @@ P the exact normalised weights; L the normaliser in units of the largest weight.
 3. Rescaling. Each new maximum multiplies what is held by alpha = exp2(m_old - m_new),
    the same alpha for O and for the sum. Its rounding cancels there, and its error
    acts as a relative error of the weights that were already held: at most t times
-   8 u S_i + eps_exp. alpha = 1 is exact, so this counts maxima that rose.
+   8 u S_i + eps_alpha. alpha = 1 is exact, so this counts maxima that rose.
 4. exp2. `ex2.approx.f32` has a relative error of 2**-22 (PTX ISA, "Floating Point
-   Instructions: ex2"); kernels that evaluate a polynomial instead pass `exp_error`.
+   Instructions: ex2"); kernels that evaluate a polynomial for some of the weights
+   pass its error as `exp_error`, which then is not that of alpha.
    Terms 1 to 4 add up to delta_ij; |fl(p) - p| <= theta_ij p, theta = expm1(delta).
 5. P to T. |rho_ij| <= u_T, or half a subnormal step of T in absolute terms where a
    weight lies below the smallest normal number (weights are at most that small
-   relative to the final maximum, since every running maximum is no larger).
+   relative to the final maximum, since every running maximum is no larger). Kernels
+   whose T has few exponents carry weights times a power of two, `weight_scale`,
+   which leaves sum and O exactly and puts that threshold and that step lower.
    In O: sum_j P rho_ij v_jd. The worst case is u_T sum_j P|v|. Roundings of unlike
    weights behave as independent and unbiased, so Hoeffding's inequality gives
    lambda u_T sqrt(sum_j P^2 v^2) with failure probability 2 exp(-lambda^2/2) (Higham
@@ -45,13 +50,26 @@ P the exact normalised weights; L the normaliser in units of the largest weight.
 6. PV accumulation. gamma_n sum_j P|v| with n = visible keys + keys / b + t.
 7. Sum. gamma_n' relative, n' = visible keys + t, in fp32; and sum_j P theta_ij.
 8. End. Reciprocal (`rcp.approx.f32`: 1 ulp = 2 u) and product: 3 u |O|; rounding to
-   T: u_T |O|, or half a subnormal step.
+   the type of O: its roundoff times |O|, or half a subnormal step.
 9. LSE = m scale + ln2 log2(sum). sum_j P theta_ij + the sum's error, and
    `lg2.approx.f32`: 2**-22 absolute near 1, otherwise relative (PTX ISA,
    "Floating Point Instructions: lg2"), both counted; 4 u S_i for the product with
    the scale, u |LSE| for the last rounding, u for the constant ln2.
    A sink is one more column with an exponent error of 5 u (|sink| + M), where M is
    the larger of S_i and |sink|, which then stands for S_i everywhere above.
+10. Descales of Q and K enter the factor of step 2 and the scale of step 9 with two
+   roundings more, that of V is one more product in step 8; with powers of two they
+   are exact, which is not used.
+11. Splits. Each of n parts of the keys has its own fp32 O_p, divided by its own sum,
+   and its own LSE_p. Of a part nothing is known but that its weights err by at most
+   max theta and its sum lies between 1 and N, the keys of the row, in units of its
+   own largest weight; so |LSE_p| <= S_i + ln N, and its error e_p is step 9 with these
+   for P theta and LSE. Parts are combined with weights w_p = exp(LSE_p - max LSE),
+   divided by their sum. exp2 of a difference in log2 units errs by 8 u (S_i + ln N) +
+   2**-22, so w_p is known to eta = expm1(e_p + that); numerator and sum both carry it,
+   which moves O by at most 2 eta / (1 - eta) sum_j P|v|. Adding n parts in fp32 costs
+   gamma_n in both, the product and the division 3 u more, and LSE gains eta, gamma_n
+   and one more logarithm.
 
 A row that sees no key has O = 0 exactly, and LSE = -inf exactly or the sink within
 the roundings of a change of base and back.
@@ -85,21 +103,34 @@ class Arithmetic:
     """The facts about an implementation that the bound depends on."""
 
     dtype: Format
-    """Type of Q, K, V, of P in the second product, and of O."""
+    """Type of Q, K, V and of P in the second product."""
+    out_dtype: Format | None = None
+    """Type of O; None means that of the inputs."""
     tile_keys: int = 32
     """Keys between two possible rescalings; smaller is the safer assumption."""
     tensor_roundoff: float = 2.0**-23
     tensor_block: int = 8
     """Products a tensor core adds at once; m16n8k8 is the narrowest 16-bit shape."""
     exp_error: float = 2.0**-22
+    alpha_error: float | None = None
+    """Relative error of exp2 where held sums are rescaled; None: as `exp_error`."""
     log_error: float = 2.0**-22
+    weight_scale: float = 1.0
+    """Power of two that weights are multiplied with while they are of type T."""
+    descaled: bool = False
+    """Whether Q, K and V come with factors of their own."""
+    splits: int = 1
+    """Parts of the keys that are worked on apart and combined."""
     false_alarm: float = 1e-9
     """Probability that a faithful kernel exceeds the bound anywhere in a call."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """Largest admissible absolute errors, with the reference they belong to."""
+    """Largest admissible absolute errors, with the reference they belong to.
+
+    Computed from operands that already carry their descales.
+    """
 
     out: F64
     """(Tq, Hq, Dv)"""
@@ -142,8 +173,9 @@ def hoeffding(outputs: int, false_alarm: float) -> float:
 def shared(rounded: F64, target: Format) -> F64:
     """Count, along the last axis, the weights that round to the same value.
 
-    Zero weights count as one. Only float16 and bfloat16 values in [0, 1] occur, so
-    the pattern of the value fits 16 bits and sorting by it is a radix sort.
+    Zero weights count as one. Only values of narrow formats up to a small power of
+    two occur, so the pattern of the value fits 16 bits and sorting by it is a radix
+    sort.
     """
     code = rounded.astype(np.float32).view(np.uint32)
     drop = np.uint32(24 - target.precision)
@@ -168,7 +200,8 @@ def bound(problem: Problem, *, dtype: str | Arithmetic) -> Bound:
     """Compute the reference of `problem` and its error bounds in one pass.
 
     `dtype` is 'float16' or 'bfloat16' for the standard arithmetic, or an
-    `Arithmetic` for a kernel that departs from it.
+    `Arithmetic` for a kernel that departs from it. The operands of `problem` are what
+    the kernel's stand for, descales included.
 
     Raises:
         ValueError: an unknown type, or scores so large that the derived bound says
@@ -199,6 +232,9 @@ def _block(
 ) -> tuple[F64, F64, F64, F64, NDArray[np.bool_]]:
     """Return packed O, LSE, their bounds, and which rows see no key."""
     u, u_t = FLOAT32.unit_roundoff, model.dtype.unit_roundoff
+    target = model.out_dtype or model.dtype
+    alpha = model.exp_error if model.alpha_error is None else model.alpha_error
+    descales = 2.0 if model.descaled else 0.0
     heads, group, rows, dim = block.q.shape
     scores = block.scores(scale)
     visible = np.isfinite(scores)
@@ -216,8 +252,8 @@ def _block(
 
     products = dim + dim / model.tensor_block
     delta = abs(scale) * gamma(products, model.tensor_roundoff) * magnitude
-    delta += 5.0 * u * (size + peak)
-    rescale = tiles * (8.0 * u * peak[..., 0] + model.exp_error)
+    delta += (5.0 + descales) * u * (size + peak)
+    rescale = tiles * (8.0 * u * peak[..., 0] + alpha)
     delta += rescale[..., None] + model.exp_error
     theta = np.expm1(delta)
 
@@ -227,12 +263,13 @@ def _block(
     drift = block.weigh(weights * theta, values)
     largest = 1.0 + np.max(theta, axis=-1, initial=0.0, where=visible)[..., None]
 
-    held = weights * norm[..., None]
+    held = weights * norm[..., None] * model.weight_scale
     rounded = round_to(held, model.dtype)
     spread = weights * np.sqrt(shared(rounded, model.dtype))
     likely = factor * np.sqrt(block.weigh(spread * spread, values * values))
     small = visible & (held < model.dtype.smallest_normal)
-    steps = np.where(small, model.dtype.half_subnormal / norm[..., None], 0.0)
+    step = model.dtype.half_subnormal / model.weight_scale
+    steps = np.where(small, step / norm[..., None], 0.0)
     rounding = u_t * np.minimum(weighted, likely) + block.weigh(steps, values)
 
     adds = count + count / model.tensor_block + tiles
@@ -250,18 +287,53 @@ def _block(
         raise ValueError(
             f"scores up to {float(np.nanmax(peak)):.3g} leave fp32 softmax no accuracy"
         )
-    exact = np.abs(out)
-    packed_mass = unpack(mass)[..., None]
-    before = (unpack(numerator) + exact * packed_mass) / (1.0 - packed_mass)
-    before = before + 3.0 * u * (exact + before)
-    bound_out = before + np.maximum(
-        u_t * (exact + before), np.minimum(model.dtype.half_subnormal, exact + before)
-    )
     log_norm = np.abs(np.log(np.where(norm > 0.0, norm, 1.0)))
     bound_lse = -np.log1p(-mass)
     bound_lse += model.log_error * (1.0 + log_norm) + u * log_norm
-    bound_lse += 4.0 * u * peak[..., 0] + u * np.abs(np.where(count > 0, lse, 0.0))
+    bound_lse += (4.0 + descales) * u * peak[..., 0]
+    bound_lse += u * np.abs(np.where(count > 0, lse, 0.0))
+    exact = np.abs(out)
+    packed_mass = unpack(mass)[..., None]
+    before = (unpack(numerator) + exact * packed_mass) / (1.0 - packed_mass)
+    before = before + (3.0 + descales / 2.0) * u * (exact + before)
+    if model.splits > 1:
+        worst = np.max(theta, axis=-1, initial=0.0, where=visible)
+        eta = _part_error(worst, peak[..., 0], count, tiles, model)
+        parts = float(gamma(model.splits, u))
+        share = unpack(2.0 * eta / (1.0 - eta))[..., None] * unpack(weighted)
+        before = before + share + (2.0 * parts + 3.0 * u) * (exact + before)
+        bound_lse += eta + parts + model.log_error * (1.0 + np.log(model.splits))
+    bound_out = before + np.maximum(
+        target.unit_roundoff * (exact + before),
+        np.minimum(target.half_subnormal, exact + before),
+    )
     return out, unpack(lse), bound_out, unpack(bound_lse), unpack(count) == 0
+
+
+def _part_error(
+    worst: F64, peak: F64, count: F64, tiles: F64, model: Arithmetic
+) -> F64:
+    """Return step 11's eta, the relative error of a part's weight (Hk, G, R).
+
+    Args:
+        worst: Largest relative error of a weight (Hk, G, R).
+        peak: Largest absolute score.
+        count: Visible keys.
+        tiles: Possible rescalings.
+        model: The arithmetic of the parts.
+
+    Raises:
+        ValueError: the sum of a part may be off by half.
+    """
+    u = FLOAT32.unit_roundoff
+    mass = worst + gamma(count + tiles, u) * (1.0 + worst)
+    if np.any(mass >= 0.5):
+        raise ValueError("scores leave the fp32 softmax of a part no accuracy")
+    spread = np.log(np.maximum(1.0, count))
+    error = -np.log1p(-mass) + model.log_error * (1.0 + spread) + u * spread
+    error += 4.0 * u * peak + u * (peak + spread)
+    eta: F64 = np.expm1(error + 8.0 * u * (peak + spread) + 2.0**-22)
+    return eta
 
 
 def compare(

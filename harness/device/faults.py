@@ -17,9 +17,10 @@ _MISUSE = {
     "tensormap": ("uses a tensor map that ", misuse.TENSORMAP),
     "bulk": ("", misuse.BULK),
     "setmaxnreg": ("", misuse.SETMAXNREG),
+    "cluster": ("", misuse.CLUSTER),
 }
 """By kind of fault, how its exact wrong begins, and what each code means."""
-_SHARED = {"smem-oob", "smem-misaligned", "mbarrier"}
+_SHARED = {"smem-oob", "smem-misaligned", "mbarrier", "cluster"}
 
 
 def finding_of(fault: Fault, program: Program, table: AllocationTable) -> Finding:
@@ -83,6 +84,16 @@ def _where(fault: Fault, program: Program, table: AllocationTable) -> str:
         return f"barrier {fault.address}" if fault.info < 16 else ""
     if fault.kind == "tensormap":
         return f"the map at {fault.address:#x}"
+    if fault.kind == "tmem-alloc":
+        column, lane = fault.address & 0xFFFF, fault.address >> 16
+        at = f" at column {column}" + (f" of lane {lane}" if lane else "")
+        return f"{fault.size} columns{at}"
+    if fault.kind == "tmem":
+        lane, column = fault.address >> 16, fault.address & 0xFFFF
+        return (
+            f"{fault.size & 0xFFFF} columns from {column} of {fault.size >> 16} lanes "
+            f"from {lane}"
+        )
     if fault.kind == "setmaxnreg":
         return f"{fault.address} registers, the thread has {fault.size}"
     if fault.kind == "illegal":

@@ -136,3 +136,105 @@ SETMAXNREG: Told = {
         "all lanes of the warp at one setmaxnreg",
     ),
 }
+
+CLUSTER: Told = {
+    1: ("names a CTA that the cluster does not have", "a rank within the cluster"),
+    2: (
+        "names another CTA's memory where only its own is allowed",
+        "an address of the CTA's own shared memory, or the .shared::cluster form",
+    ),
+    3: (
+        "signals an mbarrier in another CTA than it writes",
+        "an mbarrier in the destination's CTA, or .cta_group::2 within a CTA pair",
+    ),
+    4: (
+        "signals an mbarrier outside the CTA pair that it writes to",
+        "an mbarrier in the destination's CTA or in its peer",
+    ),
+    5: (
+        "has .cta_group::2 in a CTA whose pair has no other CTA",
+        "a cluster of an even number of CTAs",
+    ),
+    6: (
+        "reaches shared memory of a CTA that has exited",
+        "barrier.cluster, or another handshake, before a CTA that is used exits",
+    ),
+}
+
+TENSOR_MEMORY: Told = {
+    1: (
+        "names a number of columns that is no power of two from 32 to 512",
+        "32, 64, 128, 256 or 512 columns",
+    ),
+    2: (
+        "asks for more columns than an earlier allocation of the CTA",
+        "allocations in an order in which the columns never increase",
+    ),
+    3: (
+        "allocates after the CTA has relinquished its right to",
+        "relinquish_alloc_permit after the last allocation",
+    ),
+    4: (
+        "deallocates an address at which no live allocation begins",
+        "the address that alloc wrote, given back once",
+    ),
+    5: (
+        "deallocates another number of columns than were allocated there",
+        "the number of columns that alloc was given",
+    ),
+    6: (
+        "names other columns than the peer CTA's warp",
+        "the same number of columns, or address, from both CTAs of a pair",
+    ),
+    7: (
+        "allocates columns that are still allocated when the CTA exits",
+        "tcgen05.dealloc of every allocation before the CTA exits",
+    ),
+    8: (
+        "accesses a lane past 127 or a column past 511",
+        "a base and an extent within 128 lanes and 512 columns",
+    ),
+    9: (
+        "accesses columns that belong to no allocation, or to two",
+        "an address within one allocation of this CTA",
+    ),
+    10: (
+        "accesses columns that were deallocated before the access had completed",
+        "tcgen05.wait, or the wait for a commit, before tcgen05.dealloc",
+    ),
+    11: (
+        "accesses lanes that belong to another warp of the warpgroup",
+        "lanes 32 (w % 4) to 32 (w % 4) + 31 from warp w",
+    ),
+    12: (
+        "has an address in a lane that its shape does not start at",
+        "a lane that is a multiple of 32, or of 16 for the 16-lane shapes",
+    ),
+    13: (
+        "reads cells that nothing has written",
+        "a store, a copy or an mma of these cells that is ordered before the read",
+    ),
+}
+
+TCGEN05: Told = {
+    1: (
+        "has another .cta_group than an earlier tcgen05 instruction of the kernel",
+        "one .cta_group in all tcgen05 instructions of a kernel",
+    ),
+    2: (
+        "has .cta_group::2 in a CTA without a peer",
+        "a launch in clusters of an even number of CTAs",
+    ),
+    3: (
+        "has .cta_group::2 after the peer CTA has exited",
+        "a cluster barrier, or another wait, that keeps the peer until the end",
+    ),
+    4: (
+        "is aligned, and executed by a part of the warp's lanes",
+        "all 32 lanes of the warp, none of which has exited",
+    ),
+    5: (
+        "is aligned, and the lanes of the warp give it different operands",
+        "uniform operands",
+    ),
+}

@@ -177,6 +177,18 @@ FAULTS: Mapping[str, FaultRule] = {
         "TensorCore 5th Generation Instructions",
         "has a descriptor or an operand that the instruction does not allow",
     ),
+    "cluster": _rule(
+        "contract",
+        "cluster.peer",
+        "Cluster of Cooperative Thread Arrays; CTA Pair",
+        "uses another CTA of its cluster in a way that is not allowed",
+    ),
+    "clc": _rule(
+        "contract",
+        "clusterlaunchcontrol",
+        "Parallel Synchronization and Communication Instructions: clusterlaunchcontrol",
+        "breaks the protocol of cluster launch control",
+    ),
 }
 """By the fault's name in `sidestream.harness.exec.abi.FAULT_KINDS`."""
 

@@ -22,6 +22,7 @@ _SIGNALS = {
     "barrier": ("bar", "barrier"),
     "cluster-barrier": ("barrier.cluster.arrive",),
     "setmaxnreg": ("setmaxnreg",),
+    "tmem-alloc": ("tcgen05.alloc", "tcgen05.dealloc"),
 }
 """Operations that can end a wait, by its kind; families by their first words."""
 
@@ -95,6 +96,8 @@ def _waited_for(program: Program, wait: Waiting) -> str:
     return {
         "cluster-barrier": "the CTAs of the cluster at barrier.cluster",
         "setmaxnreg": "registers that setmaxnreg.dec gives back",
+        "tmem-alloc": "free columns of tensor memory, or the warp of the peer CTA",
+        "tcgen05": "tensor memory accesses in flight",
     }.get(wait.kind, "")
 
 

@@ -95,6 +95,8 @@ FAULT_KINDS = (
     "tmem-alloc",
     "tmem",
     "tcgen05",
+    "cluster",
+    "clc",
 )
 """Names of `enum FaultKind`, by number."""
 

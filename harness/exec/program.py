@@ -14,6 +14,7 @@ from sidestream.harness.exec.build import load
 from sidestream.harness.exec.lower.builder import Builder, Ref, Row, Unsupported
 from sidestream.harness.exec.lower.families import FAMILIES
 from sidestream.harness.exec.registers import share_rows
+from sidestream.harness.exec.scoreboard import guard_loads
 from sidestream.harness.ptx import ir
 
 SMEM_BASE = 1024
@@ -187,6 +188,7 @@ def lower(
     low.begin(None)
     start.append(len(low.rows))
     low.emit("exit")
+    low.rows, start = guard_loads(function, low.rows, start)
     return _link(function, low, layout, start, tuple(unsupported), ops)
 
 

@@ -61,7 +61,8 @@ def _uses(ins: ir.Instruction) -> tuple[int, int]:
     return read, written
 
 
-def _successors(function: ir.Function, index: int) -> list[int]:
+def successors(function: ir.Function, index: int) -> list[int]:
+    """Indices that may be executed next; one past the last one is the exit."""
     ins = function.instructions[index]
     after = [index + 1] if index + 1 < len(function.instructions) else []
     if ins.op in ("ret", "exit", "trap") and ins.guard is None:
@@ -75,7 +76,7 @@ def _successors(function: ir.Function, index: int) -> list[int]:
     return after + targets
 
 
-def _blocks(function: ir.Function) -> list[tuple[int, int]]:
+def blocks_of(function: ir.Function) -> list[tuple[int, int]]:
     """Half-open ranges of instructions with one entry and one exit."""
     count = len(function.instructions)
     leaders = {0}
@@ -83,7 +84,7 @@ def _blocks(function: ir.Function) -> list[tuple[int, int]]:
         ends = ins.op in ("bra", "brx.idx", "ret", "exit", "trap")
         if ends:
             leaders.add(index + 1)
-            leaders.update(_successors(function, index))
+            leaders.update(successors(function, index))
     ordered = sorted(k for k in leaders if k < count)
     return list(zip(ordered, [*ordered[1:], count], strict=True))
 
@@ -95,7 +96,7 @@ def live_ranges(function: ir.Function) -> dict[int, tuple[int, int]]:
     """
     if not function.instructions:
         return {}
-    blocks = _blocks(function)
+    blocks = blocks_of(function)
     number = {start: k for k, (start, _) in enumerate(blocks)}
     uses = [_uses(i) for i in function.instructions]
     gen, kill, succ = [], [], []
@@ -106,7 +107,7 @@ def live_ranges(function: ir.Function) -> dict[int, tuple[int, int]]:
             k |= written & ~read
         gen.append(g)
         kill.append(k)
-        after = _successors(function, end - 1)
+        after = successors(function, end - 1)
         # A label may stand behind the last instruction: branching there exits.
         succ.append([number[s] for s in after if s in number])
     live_in = [0] * len(blocks)

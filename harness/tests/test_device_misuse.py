@@ -175,6 +175,9 @@ def codes(file: str, name: str) -> set[int]:
         ("named_barrier.h", "BarrierError", misuse.BARRIER),
         ("tensormap.h", "TmapError", misuse.TENSORMAP),
         ("setmaxnreg.c", "SetmaxnregError", misuse.SETMAXNREG),
+        ("tcgen05.h", "TmemError", misuse.TENSOR_MEMORY),
+        ("tcgen05.h", "Tcgen05Error", misuse.TCGEN05),
+        ("cluster.h", "ClusterError", misuse.CLUSTER),
     ],
 )
 def test_every_code_is_told(file, name, table):

@@ -9,7 +9,11 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+TYPES = {
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+}
 LOG2E = np.float32(1.4426950408889634)
 
 
@@ -24,9 +28,49 @@ def visible(problem, i, j, len_q, len_kv):
     return problem.window_left is None or j >= diag - problem.window_left
 
 
-def flash(problem, dtype, *, tile=64, flaw=None):
-    """Return float32 (out, lse); `flaw` plants one bug by name."""
+def cubic_exp2(x):
+    """Exp2 by a cubic in the fraction, as kernels do that spare their special unit."""
+    x = np.maximum(x, np.float32(-127))
+    whole = np.floor(x)
+    f = (x - whole).astype(np.float32)
+    near = np.float32(1) + f * (
+        0.6951461 + f * (0.22756439 + f * np.float32(0.0771191))
+    )
+    return np.ldexp(near.astype(np.float32), whole.astype(np.int32)).astype(np.float32)
+
+
+def combine(parts):
+    """Put parts of the keys together: (out, lse) each, in float32."""
+    outs, lses = (np.stack(x) for x in zip(*parts, strict=True))
+    top = lses.max(axis=0)
+    top = np.where(np.isneginf(top), np.float32(0), top)
+    weights = np.exp2((lses - top) * LOG2E)
+    total = weights.sum(axis=0, dtype=np.float32)
+    share = weights / np.where(total > 0, total, np.float32(1))
+    with np.errstate(divide="ignore"):
+        return (share[..., None] * outs).sum(axis=0, dtype=np.float32), top + np.log(
+            total
+        )
+
+
+def flash(
+    problem,
+    dtype,
+    *,
+    tile=64,
+    flaw=None,
+    out_dtype=None,
+    weight_scale=1.0,
+    splits=1,
+    exp2=np.exp2,
+    descales=(1.0, 1.0, 1.0),
+):
+    """Return float32 (out, lse); `flaw` plants one bug by name.
+
+    The operands of `problem` are multiplied by `descales` (q, k, v) in the kernel.
+    """
     kind = TYPES[dtype]
+    out_kind = TYPES[out_dtype or dtype]
     q = np.asarray(problem.q, np.float64).astype(kind).astype(np.float32)
     k = np.asarray(problem.k, np.float64).astype(kind).astype(np.float32)
     v = np.asarray(problem.v, np.float64).astype(kind).astype(np.float32)
@@ -37,7 +81,9 @@ def flash(problem, dtype, *, tile=64, flaw=None):
         q, scale = -q, -scale
     if flaw == "scale":
         scale = scale * 1.01
-    factor = np.float32(np.float32(scale) * LOG2E)
+    scale = np.float32(np.float32(scale) * np.float32(descales[0]))
+    scale = np.float32(scale * np.float32(descales[1]))
+    factor = np.float32(scale * LOG2E)
     out = np.zeros((tokens, heads, v.shape[2]), np.float32)
     lse = np.full((tokens, heads), -np.inf, np.float32)
     for b in range(len(problem.seq_q.lengths)):
@@ -54,34 +100,58 @@ def flash(problem, dtype, *, tile=64, flaw=None):
             g = h // group
             if flaw == "head":
                 g = (g + 1) % k.shape[1]
-            peak = np.full(n, -np.inf, np.float32)
-            total = np.zeros(n, np.float32)
-            acc = np.zeros((n, v.shape[2]), np.float32)
-            for j in range(0, m, tile):
-                at = slice(k0 + j, k0 + min(m, j + tile))
-                s = q[q0 : q0 + n, h] @ k[at, g].T
-                s = np.where(mask[:, j : j + tile], s, np.float32(-np.inf))
-                new = np.maximum(peak, s.max(axis=1))
-                base = np.where(np.isneginf(new), np.float32(0), new)
-                with np.errstate(invalid="ignore"):
-                    alpha = np.exp2((peak - base) * factor)
-                p = np.exp2(s * factor - (base * factor)[:, None])
-                total = total * alpha + p.sum(axis=1, dtype=np.float32)
-                narrow = p.astype(kind).astype(np.float32)
-                acc = acc * alpha[:, None] + narrow @ v[at, g]
-                peak = new
-            base = np.where(np.isneginf(peak), np.float32(0), peak * np.float32(scale))
-            if problem.sinks is not None:
-                sink = np.float32(problem.sinks[h])
-                top = np.maximum(np.where(total > 0, base, sink), sink)
-                drop = np.where(total > 0, base - top, np.float32(-np.inf))
-                fade = np.exp2(drop * LOG2E)
-                total = total * fade + np.exp2((sink - top) * LOG2E)
-                acc = acc * fade[:, None]
-                base = top
-            with np.errstate(divide="ignore", invalid="ignore"):
-                result = acc * (np.float32(1) / total)[:, None]
-                lse[q0 : q0 + n, h] = base + np.log(total)
-            result = np.where(total[:, None] > 0, result, np.float32(0))
-            out[q0 : q0 + n, h] = result.astype(kind).astype(np.float32)
+            step = -(-max(1, -(-m // tile)) // splits) * tile
+            parts = [
+                attend(
+                    q[q0 : q0 + n, h],
+                    k[k0 + a : k0 + min(m, a + step), g],
+                    v[k0 + a : k0 + min(m, a + step), g],
+                    mask[:, a : a + step],
+                    factor=factor,
+                    scale=scale,
+                    tile=tile,
+                    sink=None if problem.sinks is None else problem.sinks[h],
+                    kind=kind,
+                    weight_scale=np.float32(weight_scale),
+                    exp2=exp2,
+                )
+                for a in range(0, max(1, m), step)
+            ]
+            result, lse[q0 : q0 + n, h] = combine(parts) if splits > 1 else parts[0]
+            result = result * np.float32(descales[2])
+            out[q0 : q0 + n, h] = result.astype(out_kind).astype(np.float32)
     return out, lse
+
+
+def attend(q, k, v, mask, *, factor, scale, tile, sink, kind, weight_scale, exp2):
+    """One head of one sequence over some of its keys: float32 (out, lse)."""
+    n, m = mask.shape
+    peak = np.full(n, -np.inf, np.float32)
+    total = np.zeros(n, np.float32)
+    acc = np.zeros((n, v.shape[1]), np.float32)
+    for j in range(0, m, tile):
+        at = slice(j, j + tile)
+        s = np.where(mask[:, at], q @ k[at].T, np.float32(-np.inf))
+        new = np.maximum(peak, s.max(axis=1))
+        base = np.where(np.isneginf(new), np.float32(0), new)
+        with np.errstate(invalid="ignore"):
+            alpha = np.exp2((peak - base) * factor)
+        x = s * factor - (base * factor)[:, None]
+        p = np.where(np.isneginf(x), np.float32(0), exp2(x)) * weight_scale
+        total = total * alpha + p.sum(axis=1, dtype=np.float32)
+        acc = acc * alpha[:, None] + p.astype(kind).astype(np.float32) @ v[at]
+        peak = new
+    total, acc = total / weight_scale, acc / weight_scale
+    base = np.where(np.isneginf(peak), np.float32(0), peak * np.float32(scale))
+    if sink is not None:
+        sink = np.float32(sink)
+        top = np.maximum(np.where(total > 0, base, sink), sink)
+        drop = np.where(total > 0, base - top, np.float32(-np.inf))
+        fade = np.exp2(drop * LOG2E)
+        total = total * fade + np.exp2((sink - top) * LOG2E)
+        acc = acc * fade[:, None]
+        base = top
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result = acc * (np.float32(1) / total)[:, None]
+        lse = base + np.log(total)
+    return np.where(total[:, None] > 0, result, np.float32(0)), lse

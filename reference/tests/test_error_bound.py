@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from emulated_flash import flash
+from emulated_flash import cubic_exp2, flash
 
 from sidestream.reference import tolerance
 from sidestream.reference.attention import Problem, attention
@@ -18,13 +18,14 @@ from sidestream.reference.tolerance import (
 DTYPES = ("float16", "bfloat16")
 
 
-def make(dtype, lens_q, lens_kv=None, *, seed=0, size=1.0, dim=64, **mask):
+def make(dtype, lens_q, lens_kv=None, *, seed=0, size=1.0, dim=64, dim_v=None, **mask):
     rng = np.random.default_rng(seed)
     lens_kv = lens_q if lens_kv is None else lens_kv
     shape = {"q": (sum(lens_q), 4), "k": (sum(lens_kv), 2), "v": (sum(lens_kv), 2)}
     operands = {
         name: round_to(
-            rng.standard_normal((*lead, dim)) * (size if name == "k" else 1.0),
+            rng.standard_normal((*lead, dim_v or dim if name == "v" else dim))
+            * (size if name == "k" else 1.0),
             by_name(dtype),
         )
         for name, lead in shape.items()
@@ -47,6 +48,7 @@ CASES = {
     "negative scale": {"lens_q": (70, 30), "scale": -0.3, "causal": "top_left"},
     "wide head": {"lens_q": (70,), "dim": 256},
     "narrow head": {"lens_q": (70,), "dim": 8},
+    "two head dims": {"lens_q": (70, 3), "dim": 192, "dim_v": 128},
 }
 
 
@@ -69,6 +71,97 @@ def test_a_faithful_kernel_with_sinks_stays_inside(dtype, sink):
     problem = replace(problem, sinks=sinks)
     out, lse = flash(problem, dtype)
     assert compare(bound(problem, dtype=dtype), out=out, lse=lse).worst <= 1.0
+
+
+E4M3 = Arithmetic(
+    dtype=by_name("float8_e4m3fn"), out_dtype=by_name("bfloat16"), descaled=True
+)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "huge scores"])
+@pytest.mark.parametrize("weight_scale", [1.0, 16.0, 256.0])
+def test_a_faithful_e4m3_kernel_stays_inside(case, weight_scale):
+    name, factors = "float8_e4m3fn", (0.75, 1.25, 0.3)
+    problem = make(name, **CASES[case])
+    out, lse = flash(
+        problem,
+        name,
+        out_dtype="bfloat16",
+        weight_scale=weight_scale,
+        descales=factors,
+    )
+    meant = replace(
+        problem,
+        q=problem.q * np.float32(factors[0]),
+        k=problem.k * np.float32(factors[1]),
+        v=problem.v * np.float32(factors[2]),
+    )
+    limits = bound(meant, dtype=replace(E4M3, weight_scale=weight_scale))
+    assert compare(limits, out=out, lse=lse).worst <= 1.0
+
+
+@pytest.mark.parametrize("flaw", ["head", "mask column", "last key", "scale"])
+def test_a_small_planted_bug_is_outside_e4m3_too(flaw):
+    problem = make("float8_e4m3fn", (64, 17), causal="top_left")
+    out, lse = flash(problem, "float8_e4m3fn", out_dtype="bfloat16", flaw=flaw)
+    parity = compare(bound(problem, dtype=E4M3), out=out, lse=lse)
+    assert parity.lse is not None
+    assert parity.lse > 5.0
+
+
+def test_e4m3_weights_need_the_roundoff_of_e4m3():
+    problem = make("float8_e4m3fn", (64,))
+    out, lse = flash(problem, "float8_e4m3fn", out_dtype="bfloat16")
+    fine = replace(E4M3, dtype=by_name("bfloat16"))
+    assert compare(bound(problem, dtype=fine), out=out, lse=lse).out > 1.0
+
+
+def test_a_weight_scale_is_needed_where_weights_are_small():
+    """One key takes most of a row; 300 others lie below E4M3's smallest number."""
+    problem = make("float8_e4m3fn", (4,), (301,))
+    q, k, v = (np.zeros_like(x) for x in (problem.q, problem.k, problem.v))
+    q[..., 0], k[0, :, 0], v[1:] = 1.0, 60.0, 1.0
+    problem = replace(problem, q=q, k=k, v=v)
+    run = {"dtype": "float8_e4m3fn", "out_dtype": "bfloat16"}
+    scaled = replace(E4M3, weight_scale=16.0)
+    lost, lse = flash(problem, **run)
+    assert compare(bound(problem, dtype=E4M3), out=lost, lse=lse).worst <= 1.0
+    assert compare(bound(problem, dtype=scaled), out=lost, lse=lse).out > 1.0
+    kept, lse = flash(problem, **run, weight_scale=16.0)
+    assert compare(bound(problem, dtype=scaled), out=kept, lse=lse).worst <= 1.0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("splits", [2, 5])
+def test_a_faithful_kernel_that_splits_the_keys_stays_inside(dtype, case, splits):
+    problem = make(dtype, **CASES[case])
+    out, lse = flash(problem, dtype, splits=splits, tile=32)
+    model = Arithmetic(dtype=by_name(dtype), splits=splits)
+    assert compare(bound(problem, dtype=model), out=out, lse=lse).worst <= 1.0
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_kernel_that_evaluates_a_cubic_stays_inside_its_own_bound(case):
+    problem = make("bfloat16", **CASES[case])
+    out, lse = flash(problem, "bfloat16", exp2=cubic_exp2)
+    model = Arithmetic(
+        dtype=by_name("bfloat16"), exp_error=2.0**-13, alpha_error=2.0**-22
+    )
+    assert compare(bound(problem, dtype=model), out=out, lse=lse).worst <= 1.0
+
+
+def test_a_cubic_for_exp2_is_outside_the_bound_of_the_instruction():
+    """One key holds the maximum, the others lie where the cubic errs most."""
+    problem = make("bfloat16", (4,), (64,), dim=8, scale=1.0)
+    q, k = np.zeros_like(problem.q), np.zeros_like(problem.k)
+    worst = []
+    for shift in np.arange(1, 8) / 8:
+        q[..., 0], k[0, :, 0] = 1.0, shift
+        tried = replace(problem, q=q, k=k)
+        out, lse = flash(tried, "bfloat16", exp2=cubic_exp2)
+        worst.append(compare(bound(tried, dtype="bfloat16"), out=out, lse=lse).lse)
+    assert max(worst) > 1.0
 
 
 def test_weights_that_round_alike_are_not_taken_as_independent(monkeypatch):
@@ -145,6 +238,10 @@ def test_weights_below_fp16_normals_need_the_subnormal_term():
         ({"tile_keys": 1}, ("out", "lse")),
         ({"false_alarm": 1e-20}, ("out",)),
         ({"log_error": 2.0**-10}, ("lse",)),
+        ({"alpha_error": 2.0**-10}, ("out", "lse")),
+        ({"splits": 3}, ("out", "lse")),
+        ({"descaled": True}, ("out", "lse")),
+        ({"out_dtype": by_name("float16")}, ()),
         ({"tensor_block": 1}, ("out", "lse")),
     ],
 )

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from sidestream.reference.narrow import (
     BFLOAT16,
+    FLOAT8_E4M3FN,
     FLOAT16,
     FLOAT32,
     by_name,
@@ -14,12 +15,17 @@ from sidestream.reference.narrow import (
     to_bits,
 )
 
-INDEPENDENT = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+INDEPENDENT = {
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+}
+NARROW = [FLOAT16, BFLOAT16, FLOAT8_E4M3FN]
 
 
-@pytest.mark.parametrize("target", [FLOAT16, BFLOAT16], ids=lambda f: f.name)
+@pytest.mark.parametrize("target", NARROW, ids=lambda f: f.name)
 def test_every_pattern_survives_a_round_trip(target):
-    bits = np.arange(1 << 16, dtype=np.uint16)
+    bits = np.arange(1 << target.width).astype(target.bits_type)
     values = from_bits(bits, target)
     with np.errstate(invalid="ignore"):
         other = bits.view(INDEPENDENT[target.name]).astype(np.float64)
@@ -45,6 +51,21 @@ def test_bfloat16_rounding_agrees_with_an_independent_library(x):
     assert np.array_equal(got, np.float64(want), equal_nan=True)
 
 
+@given(st.floats(width=32))
+def test_e4m3_rounding_agrees_with_an_independent_library(x):
+    with np.errstate(over="ignore", invalid="ignore"):
+        want = np.float32(x).astype(ml_dtypes.float8_e4m3fn)
+    got = round_to([x], FLOAT8_E4M3FN)[0]
+    assert np.array_equal(got, np.float64(want), equal_nan=True)
+
+
+@pytest.mark.parametrize("x", [448.0, 463.9, 464.0, 464.1, -480.0, np.inf, 2.0**-10])
+def test_e4m3_has_no_infinity_to_overflow_to(x):
+    with np.errstate(over="ignore", invalid="ignore"):
+        want = np.float64(np.float64(x).astype(ml_dtypes.float8_e4m3fn))
+    assert np.array_equal(round_to([x], FLOAT8_E4M3FN)[0], want, equal_nan=True)
+
+
 def test_rounding_happens_once():
     """2**-8 above one is a tie for bfloat16; the far bit must break it upwards."""
     above_tie = 1.0 + 2.0**-8 + 2.0**-40
@@ -52,7 +73,7 @@ def test_rounding_happens_once():
     assert round_to([1.0 + 2.0**-8], BFLOAT16)[0] == 1.0
 
 
-@pytest.mark.parametrize("target", [FLOAT16, BFLOAT16, FLOAT32], ids=lambda f: f.name)
+@pytest.mark.parametrize("target", [*NARROW, FLOAT32], ids=lambda f: f.name)
 def test_derived_constants_are_those_of_the_format(target):
     info = ml_dtypes.finfo({"float32": np.float32, **INDEPENDENT}[target.name])
     assert target.unit_roundoff == float(info.eps) / 2
@@ -62,5 +83,12 @@ def test_derived_constants_are_those_of_the_format(target):
 
 
 def test_an_unknown_format_is_named():
-    with pytest.raises(ValueError, match="float8"):
-        by_name("float8")
+    with pytest.raises(ValueError, match="float4"):
+        by_name("float4")
+
+
+def test_wide_formats_have_no_narrow_pattern():
+    with pytest.raises(ValueError, match="float32"):
+        to_bits([1.0], FLOAT32)
+    with pytest.raises(ValueError, match="float32"):
+        from_bits([1], FLOAT32)

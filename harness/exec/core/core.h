@@ -92,7 +92,9 @@ enum FaultKind {
   FAULT_ILLEGAL,       /* operand value an instruction does not allow; info says */
   FAULT_TMEM_ALLOC,    /* tensor memory allocation; info = enum TmemError */
   FAULT_TMEM,          /* tensor memory access; info = enum TmemError */
-  FAULT_TCGEN05        /* descriptor, operand or issue; info = enum Tcgen05Error */
+  FAULT_TCGEN05,       /* descriptor, operand or issue; info = enum Tcgen05Error */
+  FAULT_CLUSTER,       /* use of another CTA; info = enum ClusterError */
+  FAULT_CLC            /* cluster launch control; info = enum ClcError */
 };
 
 /* One folded defect: first occurrence and how often it came again. */
@@ -189,6 +191,8 @@ struct Warp {
   /* per lane group counters of cp.async and cp.async.bulk (see async.c) */
   u32 cpa_committed[LANES], bulk_committed[LANES];
   u64 cluster_lane[LANES]; /* 1 + generation of barrier.cluster arrived at, not waited */
+  u32 tmem_loads, tmem_stores; /* tcgen05.ld and .st in flight */
+  u64 tc_fence; /* tcgen05 operations numbered below it land before later ones */
   u8 *local; /* local_bytes per lane */
 };
 
@@ -259,6 +263,8 @@ struct Machine {
   u32 quantum;
   u32 smem_fill, reg_fill;
   u32 arch;          /* 90, 100, 120: numerics and limits that differ */
+  u32 isa_order;     /* 1: only the order that the tcgen05 pipelines promise */
+  u32 tmem_check;    /* 1: a read of tensor memory that nothing wrote is a fault */
   u32 n_sms;
   u64 budget, executed;
   u64 progress;      /* counts everything that can unblock someone */

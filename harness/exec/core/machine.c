@@ -254,6 +254,8 @@ static void start_cta(Machine *m, u32 slot) {
     memset(w->cpa_committed, 0, sizeof w->cpa_committed);
     memset(w->bulk_committed, 0, sizeof w->bulk_committed);
     memset(w->cluster_lane, 0, sizeof w->cluster_lane);
+    w->tmem_loads = w->tmem_stores = 0;
+    w->tc_fence = 0;
     fill32(w->rf, m->rf_bytes, m->reg_fill);
     fill32(w->local, (u64)m->local_bytes * LANES & ~3ull, m->reg_fill);
     paths_init(w, 0, w->initial);
@@ -360,7 +362,9 @@ static void finish_warp(Machine *m, Warp *w) {
   Cta *c = w->cta;
   m->live_warps--;
   m->progress++;
-  if (--c->live_warps == 0) async_land_cta(m, c);
+  if (--c->live_warps) return;
+  async_land_cta(m, c);
+  if (c->tmem) tmem_finish(c);
 }
 
 static Warp *choose(Machine *m) {

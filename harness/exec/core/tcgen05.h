@@ -16,9 +16,11 @@ enum TmemError {
   TMEM_RELINQUISHED, /* alloc after relinquish_alloc_permit */
   TMEM_NO_BASE,      /* dealloc of an address where no allocation begins */
   TMEM_OTHER_SIZE,   /* dealloc of another size than was allocated */
+  TMEM_PAIR,         /* the CTAs of a pair name different columns */
   TMEM_LEAKED,       /* still allocated when the CTA exits */
   TMEM_RANGE,        /* a lane past 127 or a column past 511 */
   TMEM_UNALLOCATED,  /* columns that belong to no allocation, or to two */
+  TMEM_DEALLOCATED,  /* deallocated before the access has completed */
   TMEM_QUADRANT,     /* lanes of another warp of the warpgroup */
   TMEM_ALIGNMENT,    /* a lane that the shape does not start at */
   TMEM_UNWRITTEN     /* a read of cells that nothing has written */
@@ -48,9 +50,5 @@ u32 tcgen05_group(Warp *w, const Insn *i, u32 lane, u32 group);
 /* For .sync.aligned: 1 while lanes are missing; the caller then returns STEP_BLOCK.
  * Records a fault if only a part of the lanes that came execute it. */
 int tcgen05_gather(Warp *w, const Insn *i, u32 m);
-
-/* Note that lanes [lane, lane + lanes) of columns [column, column + n) were written.
- * A quadrant of 32 lanes counts as written once any of it was. */
-void tmem_mark(Cta *c, u32 lane, u32 lanes, u32 column, u32 n);
 
 #endif

@@ -5,19 +5,22 @@
  * happens when the scheduler lets it land. A store lands twice: first shared memory
  * is read, later global memory is written, as bulk_group waits tell the two apart.
  * ext = map, shared address, mbarrier, CTA mask, coordinates x dim; x = dim, offsets of
- * the shared and mbarrier addresses, reduction; imm = offset of the map's address.
+ * the shared and mbarrier addresses, reduction (stores) or enum LoadFlag (loads);
+ * imm = offset of the map's address.
  */
 #include <stdlib.h>
 
 #include "bulk_group.h"
 #include "bulk_reduce.h"
+#include "cluster.h"
 #include "mbarrier.h"
 #include "tensormap.h"
 
 /* ext slots, the order of exec/lower/bulk.py */
 enum { EXT_MAP = 0, EXT_SMEM, EXT_MBAR, EXT_MASK, EXT_COORD };
 /* x slots */
-enum { X_DIM = 0, X_SMEM_OFFSET, X_MBAR_OFFSET, X_RED };
+enum { X_DIM = 0, X_SMEM_OFFSET, X_MBAR_OFFSET, X_RED, X_FLAGS = X_RED };
+enum LoadFlag { LOAD_PAIR = 1, /* .cta_group::2 */ LOAD_OWN = 2 /* to .shared::cta */ };
 /* arg slots of an operation in flight; the map's words come first */
 enum { A_SMEM = 8, A_MBAR, A_MASK, A_LANE, A_COORD, A_END = A_COORD + TMAP_DIMS };
 
@@ -180,14 +183,18 @@ static void load_land(Machine *m, Async *op) {
     if (bytes <= m->smem_size) mbarrier_complete_tx(m, op->insn, op->cta, mbar, (u32)bytes);
     return;
   }
-  /* .multicast::cluster: the same offsets in every CTA of the mask */
-  for (u32 rank = 0; rank < 16; rank++) {
-    if (!(mask >> rank & 1u)) continue;
-    u32 to = rank << 24;
-    load_tile(m, op, &t, coord, to | (addr & 0xffffffu));
+  /* .multicast::cluster: the same offset in every CTA of the mask; its signal goes to
+   * that CTA or, with .cta_group::2, to the one of its pair that is as odd or even as
+   * the CTA which the mbarrier operand names. */
+  int pair = op->insn->x[X_FLAGS] & LOAD_PAIR;
+  for (u32 left = mask; left; left &= left - 1) {
+    u32 rank = (u32)__builtin_ctz(left);
+    u32 signal = pair ? cluster_signal_rank(rank, mbar) : rank;
+    load_tile(m, op, &t, coord, rank << 24 | (addr & 0xffffffu));
     m->tma_bytes += bytes;
     if (bytes <= m->smem_size)
-      mbarrier_complete_tx(m, op->insn, op->cta, to | (mbar & 0xffffffu), (u32)bytes);
+      mbarrier_complete_tx(m, op->insn, op->cta, signal << 24 | (mbar & 0xffffffu),
+                           (u32)bytes);
   }
 }
 
@@ -242,13 +249,27 @@ static void read_land(Machine *m, Async *op) {
   async_push(m, next);
 }
 
+/* Whether a load may write and signal the CTAs it names: enum ClusterError. */
+static u32 wrong_cta(const Warp *w, u32 flags, u32 addr, u32 mbar, u32 mask, int multi) {
+  const Cta *to = smem_cta(w->cta, addr), *bar = smem_cta(w->cta, mbar);
+  if (!to || !bar || (multi && mask >> w->m->cluster_size)) return CLUSTER_NO_CTA;
+  if ((flags & LOAD_OWN) && to != w->cta) return CLUSTER_FOREIGN;
+  if (!(flags & LOAD_PAIR)) return bar == to ? CLUSTER_OK : CLUSTER_APART;
+  if (!multi && bar->rank >> 1 != to->rank >> 1) return CLUSTER_NOT_PAIR;
+  for (u32 left = multi ? mask : 1u << to->rank; left; left &= left - 1)
+    if (cluster_signal_rank((u32)__builtin_ctz(left), mbar) >= w->m->cluster_size)
+      return CLUSTER_NO_PEER;
+  return CLUSTER_OK;
+}
+
 /* Every active lane issues a copy of its own: the machine instruction takes uniform
  * operands, and the code around it loops over the lanes. Lanes that store the same
  * tile to the same place share one operation, since a store done twice is one done
  * once; loads signal and reductions add every time. */
 static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
   const s32 *ref = w->m->ext + i->ext;
-  u32 dim = (u32)i->x[X_DIM], red = (u32)i->x[X_RED];
+  u32 dim = (u32)i->x[X_DIM], store = kind == ASYNC_BULK_STORE;
+  u32 red = store ? (u32)i->x[X_RED] : 0;
   const u64 *map = R64(ref[EXT_MAP]);
   const u32 *smem_row = R32(ref[EXT_SMEM]);
   const u32 *mbar = ref[EXT_MBAR] == NOREF ? NULL : R32(ref[EXT_MBAR]);
@@ -256,7 +277,7 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
   for (u32 left = m; left;) {
     u32 lane = (u32)__builtin_ctz(left), same = left;
     for (u32 l = lane; l < LANES; l++) {
-      int equal = (l == lane || (kind == ASYNC_BULK_STORE && !red)) &&
+      int equal = (l == lane || (store && !red)) &&
                   map[l] == map[lane] && smem_row[l] == smem_row[lane] &&
                   (!mbar || mbar[l] == mbar[lane]) && (!mask || mask[l] == mask[lane]) &&
                   w->bulk_committed[l] == w->bulk_committed[lane];
@@ -276,11 +297,19 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
     /* "The address of the bounding box must also be aligned to 16 bytes" */
     if (!error && (RS32(ref[EXT_COORD])[lane] * (s64)t.elem) & 15) error = TMAP_BAD_START;
     for (u32 d = 0; d < dim && !error; d++) /* the machine refuses it, as PTX does */
-      if (kind == ASYNC_BULK_STORE && RS32(ref[EXT_COORD + d])[lane] < 0)
+      if (store && RS32(ref[EXT_COORD + d])[lane] < 0)
         error = TMAP_NEGATIVE;
     if (!error && red && !reduce_bytes(red, reduce_type(&t, red))) error = TMAP_BAD_TYPE;
     if (error) {
       fault(w, i, lane, FAULT_TENSORMAP, va, TMAP_BYTES, error);
+      continue;
+    }
+    u32 addr = smem_row[lane] + (u32)i->x[X_SMEM_OFFSET];
+    u32 bar = mbar ? mbar[lane] + (u32)i->x[X_MBAR_OFFSET] : 0;
+    u32 to = mask ? mask[lane] & 0xffffu : 0;
+    error = store ? 0 : wrong_cta(w, (u32)i->x[X_FLAGS], addr, bar, to, mask != NULL);
+    if (error) {
+      fault(w, i, lane, FAULT_CLUSTER, addr, bar, error);
       continue;
     }
     Async *op = async_new(w, i, kind, land);
@@ -289,9 +318,9 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
     op->lane = lane;
     op->mask = same;
     op->group = bulk_group_step(w->bulk_committed[lane], BULK_GROUP_ISSUE, 0, 0).value;
-    op->arg[A_SMEM] = smem_row[lane] + (u32)i->x[X_SMEM_OFFSET];
-    op->arg[A_MBAR] = mbar ? mbar[lane] + (u32)i->x[X_MBAR_OFFSET] : 0;
-    op->arg[A_MASK] = mask ? mask[lane] : 0;
+    op->arg[A_SMEM] = addr;
+    op->arg[A_MBAR] = bar;
+    op->arg[A_MASK] = to;
     op->arg[A_LANE] = lane;
     for (u32 d = 0; d < TMAP_DIMS; d++) {
       s64 c = d < dim ? RS32(ref[EXT_COORD + d])[lane] : 0;

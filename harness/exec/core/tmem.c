@@ -1,10 +1,27 @@
-/* Tensor memory: its state at the start of a CTA and who owns a column. */
+/* Tensor memory: its life with the CTA, who owns a column, what was written. */
 #include "tmem.h"
+
+#include "tcgen05.h"
 
 void tmem_start(Cta *c) {
   u32 fill = c->m->reg_fill;
   memset(c->tmem_state, 0, sizeof *c->tmem_state);
   for (u64 k = 0; k < TMEM_BYTES / 4; k++) c->tmem[k] = fill;
+}
+
+u32 tmem_size(const Cta *c, u32 g) {
+  const u8 *owner = c->tmem_state->owner;
+  u32 end = g;
+  while (end < TMEM_GRANULES && owner[end] == g + 1) end++;
+  return (end - g) * TMEM_GRANULE;
+}
+
+void tmem_finish(Cta *c) {
+  const TmemState *s = c->tmem_state;
+  for (u32 g = 0; g < TMEM_GRANULES; g++)
+    if (s->owner[g] == g + 1)
+      fault_at(c->m, s->by[g], c, s->by_warp[g], 0, FAULT_TMEM_ALLOC, g * TMEM_GRANULE,
+               tmem_size(c, g), TMEM_LEAKED);
 }
 
 int tmem_owned(const Cta *c, u32 column, u32 n) {
@@ -14,4 +31,23 @@ int tmem_owned(const Cta *c, u32 column, u32 n) {
   for (u32 g = first; g <= last; g++)
     if (!owner[g] || owner[g] != owner[first]) return 0;
   return 1;
+}
+
+/* Bits of the quadrants that [lane, lane + lanes) touches. */
+static u32 quadrants(u32 lane, u32 lanes) {
+  u32 first = lane / 32, last = (lane + lanes - 1) / 32;
+  return (2u << last) - (1u << first);
+}
+
+void tmem_mark(Cta *c, u32 lane, u32 lanes, u32 column, u32 n) {
+  u8 *written = c->tmem_state->written;
+  u8 bits = (u8)quadrants(lane, lanes);
+  for (u32 k = column; k < column + n; k++) written[k] |= bits;
+}
+
+int tmem_marked(const Cta *c, u32 lane, u32 lanes, u32 column, u32 n) {
+  const u8 *written = c->tmem_state->written;
+  u32 bits = quadrants(lane, lanes), all = bits;
+  for (u32 k = column; k < column + n; k++) all &= written[k];
+  return all == bits;
 }

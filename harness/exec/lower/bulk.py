@@ -52,10 +52,17 @@ def _map(low: Builder, ins: ir.Instruction) -> tuple[Ref, int, list[Ref]]:
     return row, offset, coords
 
 
+def _load_flags(ins: ir.Instruction) -> int:
+    """Give `enum LoadFlag` of core/tma.c: the group, and whose memory it may be."""
+    pair = ins.mods.get("cta_group") == "cta_group::2"
+    return int(pair) | int(ins.mods["dst"] == "shared::cta") << 1
+
+
 def _tensor(low: Builder, ins: ir.Instruction) -> None:
     only(
         ins,
         *("dim", "dst", "src", "mode", "completion", "multicast", "cache_hint", "op"),
+        "cta_group",
     )
     if ins.mods.get("mode", "tile") != "tile":
         raise Unsupported(f"tensor copy mode .{ins.mods['mode']}")
@@ -63,10 +70,11 @@ def _tensor(low: Builder, ins: ir.Instruction) -> None:
     store = ins.mods["dst"] == "global"
     shared, at = _address(low, ins, "src" if store else "dst", 32)
     mbar, mbar_at = (None, 0) if store else _address(low, ins, "mbar", 32)
+    how = _reduction(ins) if store else _load_flags(ins)
     low.emit(
         "tma.store" if store else "tma.load",
         ext=(row, shared, mbar, _optional(low, ins, "cta_mask"), *coords),
-        x=(int(ins.mods["dim"][0]), at, mbar_at, _reduction(ins)),
+        x=(int(ins.mods["dim"][0]), at, mbar_at, how),
         imm=offset,
     )
 

@@ -20,6 +20,7 @@ from sidestream.harness.exec.lower import (
     mma,
     move,
     st_async,
+    tcgen05_memory,
     tensormap,
     warp,
 )
@@ -32,6 +33,7 @@ FAMILIES: dict[str, Family] = {}
 _MODULES = (
     *(arithmetic, compare, control, convert, integer, logic, mma, move),
     *(atomic, barrier, cluster, cp_async, memory, st_async, warp, bulk, tensormap),
+    tcgen05_memory,
 )
 for _module in _MODULES:
     for _op, _function in _module.FAMILY.items():
