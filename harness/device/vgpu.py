@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device import faults, waits
+from sidestream.harness.device import races as race_findings
 from sidestream.harness.device.programs import CACHE
 from sidestream.harness.errors import PtxError, UnsupportedError
 from sidestream.harness.exec.machine import Options, Result, execute
 from sidestream.harness.exec.program import Program
 from sidestream.harness.finding import Finding, Incomplete
 from sidestream.harness.launch import Launch
+from sidestream.harness.race.watcher import Watcher
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +46,11 @@ def run_launch(
     table: AllocationTable,
     options: Options,
     progress: Callable[[int], None] | None = None,
+    profile: str | None = None,
 ) -> Outcome:
     """Execute a launch on the memory of `table`.
+
+    With a `profile` (`practice` or `isa`) races are looked for as well.
 
     A defect of the kernel is a finding, and whatever keeps the launch from being
     judged is `incomplete`; neither raises.
@@ -60,13 +66,26 @@ def run_launch(
             prepared.parse_seconds,
             prepared.lower_seconds,
         )
-        result = execute(program, launch, table.entries(), options, progress)
+        watched = Watcher(program, profile=profile) if profile else nullcontext(None)
+        with watched as watcher:
+            result = execute(
+                program, launch, table.entries(), options, progress, watcher
+            )
+            races = watcher.races() if watcher else ()
+            lost = watcher.lost if watcher else 0
     except PtxError as error:
         return _failed(launch, f"PTX cannot be read: {error}", seconds, error.line)
     except (UnsupportedError, MemoryError) as error:
         return _failed(launch, str(error) or "out of memory", seconds)
     seconds["execute"] = result.seconds
-    return judge(launch, program, table, result, seconds)
+    outcome = judge(launch, program, table, result, seconds)
+    if lost:
+        reason = f"{lost} accesses or races were not kept by the race detector"
+        outcome = replace(
+            outcome, incomplete=(*outcome.incomplete, _reason(launch, reason))
+        )
+    found = tuple(race_findings.finding_of(r, program, table) for r in races)
+    return replace(outcome, findings=(*outcome.findings, *found))
 
 
 def judge(

@@ -150,6 +150,7 @@ class Config(ctypes.Structure):
                 *("arch", "regs_per_thread", "tensor_memory"),
             )
         ),
+        ("observer", ctypes.c_void_p),
     ]
 
 

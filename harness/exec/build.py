@@ -65,7 +65,7 @@ def instruction_set(cpuinfo: str) -> str:
     return "\n".join(f"{name}={value}" for name, value in kept.items())
 
 
-def _key(cc: str, flags: tuple[str, ...]) -> str:
+def _key(cc: str, flags: tuple[str, ...], folders: tuple[Path, ...]) -> str:
     digest = hashlib.sha256()
     version = subprocess.run([cc, "--version"], capture_output=True, check=False)
     digest.update(version.stdout)
@@ -73,8 +73,9 @@ def _key(cc: str, flags: tuple[str, ...]) -> str:
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         digest.update(instruction_set(cpuinfo.read_text()).encode())
-    for path in sorted(SOURCE.glob("*.[ch]")):
-        digest.update(path.name.encode() + path.read_bytes())
+    for folder in folders:
+        for path in sorted(folder.glob("*.[ch]")):
+            digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -88,13 +89,35 @@ def build(extra_flags: tuple[str, ...] = ()) -> Path:
     Raises:
         BuildError: with the compiler's own message if it fails.
     """
+    return build_library("core", SOURCE, extra_flags=extra_flags)
+
+
+def build_library(
+    name: str,
+    source: Path,
+    *,
+    include: tuple[Path, ...] = (),
+    extra_flags: tuple[str, ...] = (),
+) -> Path:
+    """Return a shared library of the C files of a folder, built if the cache lacks it.
+
+    Args:
+        name: Begins the name of the file in the cache.
+        source: Folder of the `.c` and `.h` files.
+        include: Folders of more headers; they are part of the cache key too.
+        extra_flags: Added to the compiler's flags.
+
+    Raises:
+        BuildError: with the compiler's own message if it fails.
+    """
     cc = compiler()
-    flags = FLAGS + extra_flags
-    target = cache_dir() / f"core-{_key(cc, flags)}.so"
+    flags = FLAGS + tuple(f"-I{folder}" for folder in include) + extra_flags
+    key = _key(cc, FLAGS + extra_flags, (source, *include))
+    target = cache_dir() / f"{name}-{key}.so"
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    sources = sorted(SOURCE.glob("*.c"))
+    sources = sorted(source.glob("*.c"))
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
 
         def compile_one(source: Path) -> Path:
@@ -109,19 +132,19 @@ def build(extra_flags: tuple[str, ...] = ()) -> Path:
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             for number, obj in enumerate(pool.map(compile_one, sources), 1):
                 objects.append(str(obj))
-                _progress(number, len(sources))
-        linked = Path(scratch) / "core.so"
+                _progress(name, number, len(sources))
+        linked = Path(scratch) / f"{name}.so"
         command = [cc, *flags, "-shared", *objects, "-o", str(linked), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise BuildError(f"the core does not link:\n{done.stderr}")
+            raise BuildError(f"{name} does not link:\n{done.stderr}")
         os.replace(linked, target)  # atomic: processes may build at the same time
     return target
 
 
-def _progress(number: int, total: int) -> None:
+def _progress(name: str, number: int, total: int) -> None:
     end = "\n" if number == total else ""
-    sys.stderr.write(f"\rbuilding the execution core {number}/{total}{end}")
+    sys.stderr.write(f"\rbuilding the {name} library {number}/{total}{end}")
     sys.stderr.flush()
 
 

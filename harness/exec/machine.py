@@ -6,6 +6,7 @@ import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +104,46 @@ class Result:
     """Executions of every bytecode row."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """The places a launch takes on the machine.
+
+    Attributes:
+        slots: CTAs alive at once, whole clusters.
+        cluster: CTAs of a cluster.
+        warps: Warps of a CTA.
+        smem: Bytes of shared memory of a CTA.
+    """
+
+    slots: int
+    cluster: int
+    warps: int
+    smem: int
+
+
+class Observer(Protocol):
+    """Watches a launch through the table of functions of `core/observer.h`."""
+
+    def attach(self, geometry: Geometry) -> int:
+        """Return the address of the `Observer`, alive as long as the object."""
+
+
+def _geometry(
+    program: Program, launch: Launch, resident: int, options: Options
+) -> Geometry:
+    """What `ss_create` makes of the launch."""
+    cluster = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
+    ctas = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    slots = min(resident * options.ctas_per_sm, ctas) // cluster * cluster
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    return Geometry(
+        slots=max(slots, cluster),
+        cluster=cluster,
+        warps=-(-threads // 32),
+        smem=program.static_smem + launch.dynamic_smem,
+    )
+
+
 def parameter_block(program: Program, launch: Launch) -> NDArray[np.uint8]:
     """Lay the launch's parameters out as the parameter space.
 
@@ -167,6 +208,7 @@ def execute(
     allocations: NDArray[np.void],
     options: Options | None = None,
     progress: Callable[[int], None] | None = None,
+    observer: Observer | None = None,
 ) -> Result:
     """Execute one launch to its end, or to the first reason to stop.
 
@@ -177,6 +219,7 @@ def execute(
             stay alive during the call and is written in place.
         options: Schedule, budgets, chip limits.
         progress: Called between slices with the warp instructions done so far.
+        observer: Told of every access and synchronisation; it changes no byte.
 
     Raises:
         UsageError: for a launch no device would accept.
@@ -220,6 +263,9 @@ def execute(
         arch=arch_number(program.function.target),
         regs_per_thread=_registers(program, threads),
         tensor_memory=program.tensor_memory,
+        observer=observer.attach(_geometry(program, launch, resident, options))
+        if observer
+        else None,
     )
     machine = core.lib.ss_create(ctypes.byref(config))
     if not machine:

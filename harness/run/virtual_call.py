@@ -214,7 +214,8 @@ class VirtualCall:
             if record is not None:
                 folder = record / f"{len(run.outcomes):02d}-{_file(launch.kernel)}"
                 write_launch(folder, launch, world.table, world.chip.arch)
-            outcome = run_launch(launch, world.table, options(), progress)
+            import os
+            outcome = run_launch(launch, world.table, options(), progress, os.environ.get("SS_RACE"))
             run.outcomes.append(outcome)
             for phase, seconds in outcome.seconds.items():
                 self._phases.add(phase, seconds)

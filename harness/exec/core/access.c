@@ -2,6 +2,8 @@
  * only when something is unusual (two allocations, init tracking, a fault). */
 #include "access.h"
 
+#include "observer.h"
+
 #define SCRATCH 64
 
 typedef struct Span {
@@ -61,6 +63,7 @@ static int track(const Alloc *a, const u64 *addr, u32 m, u32 size, u32 access) {
 
 void lane_pointers(Warp *w, const Insn *i, u32 m, u32 space, const u64 *addr, u32 size,
                    u32 align, u32 access, u8 **p) {
+  OBSERVE(w->m, lanes, w, i, m, space, addr, size, access);
   static _Thread_local u8 scratch[SCRATCH];
   memset(scratch, 0, sizeof scratch);
   const Machine *mach = w->m;

@@ -1,7 +1,7 @@
 /* Operations in flight: issued by a warp, landed by the scheduler, later. */
 #include <stdlib.h>
 
-#include "core.h"
+#include "observer.h"
 
 Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land) {
   Machine *m = w->m;
@@ -25,11 +25,13 @@ Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land) {
   op->mask = 0;
   op->group = 0;
   op->data = NULL;
+  op->agent = 0;
   op->seq = m->async_seq++;
   return op;
 }
 
 void async_push(Machine *m, Async *op) {
+  OBSERVE(m, issue, op, m->landing);
   if (m->n_queue == m->cap_queue) {
     u32 cap = m->cap_queue ? m->cap_queue * 2 : 64;
     Async **q = realloc(m->queue, cap * sizeof *q);
@@ -63,7 +65,11 @@ void async_land_one(Machine *m, u32 index) {
   m->n_queue--;
   op->cta->pending_async--;
   m->progress++;
+  const Async *outer = m->landing;
+  m->landing = op;
   op->land(m, op);
+  OBSERVE(m, landed, op);
+  m->landing = outer;
   free(op->data);
   op->arg[0] = (u64)m->free_list;
   m->free_list = op;

@@ -10,6 +10,7 @@
 #include "bulk_group.h"
 #include "bulk_reduce.h"
 #include "mbarrier.h"
+#include "observer.h"
 
 enum { EXT_DST = 0, EXT_SRC, EXT_SIZE, EXT_MBAR, EXT_MASK };
 enum { X_RED = 0, X_TYPE, X_MBAR_OFFSET, X_DST_OFFSET };
@@ -17,22 +18,25 @@ enum { A_DST = 0, A_SRC, A_SIZE, A_MBAR, A_MASK, A_END };
 /* What is wrong with a copy; the info of FAULT_BULK. */
 enum { BULK_SIZE = 1, BULK_DST_ALIGN, BULK_SRC_ALIGN, BULK_MBAR_ALIGN, BULK_NO_CTA, BULK_OWN_CTA };
 
-static u8 *shared(Machine *m, const Async *op, u32 addr, u64 size) {
+static u8 *shared(Machine *m, const Async *op, u32 addr, u64 size, u32 access) {
   u8 *p = smem_ptr(op->cta, addr, size);
-  if (!p)
+  if (p) OBSERVE(m, engine, op, SPACE_SHARED, addr, size, access);
+  else
     fault_at(m, op->insn, op->cta, op->warp->id, op->lane, FAULT_SMEM_OOB, addr, size,
              m->smem_size);
   return p;
 }
 
 static u8 *global(Machine *m, const Async *op, u64 va, u64 size, u32 access) {
-  return gmem_async(m, op->insn, op->cta, op->warp->id, op->lane, va, size, 0, access);
+  u8 *p = gmem_async(m, op->insn, op->cta, op->warp->id, op->lane, va, size, 0, access);
+  if (p) OBSERVE(m, engine, op, SPACE_GLOBAL, va, size, access);
+  return p;
 }
 
 /* Write `from`, or zeros for a source that could not be read, and count the bytes. */
 static void deliver(Machine *m, const Async *op, u32 dst, u32 mbar, const u8 *from) {
   u64 size = op->arg[A_SIZE];
-  u8 *to = shared(m, op, dst, size);
+  u8 *to = shared(m, op, dst, size, op->insn->x[X_RED] ? ACCESS_ATOMIC : ACCESS_WRITE);
   u32 red = (u32)op->insn->x[X_RED];
   if (to && red && from) reduce_elements(red, (u32)op->insn->x[X_TYPE], to, from, size);
   else if (to && from) memmove(to, from, size);
@@ -56,7 +60,7 @@ static void load_land(Machine *m, Async *op) {
 }
 
 static void cluster_land(Machine *m, Async *op) {
-  const u8 *from = shared(m, op, (u32)op->arg[A_SRC], op->arg[A_SIZE]);
+  const u8 *from = shared(m, op, (u32)op->arg[A_SRC], op->arg[A_SIZE], ACCESS_READ);
   deliver(m, op, (u32)op->arg[A_DST], (u32)op->arg[A_MBAR], from);
 }
 
@@ -81,7 +85,7 @@ static void write_land(Machine *m, Async *op) {
 
 static void read_land(Machine *m, Async *op) {
   u64 size = op->arg[A_SIZE];
-  const u8 *from = shared(m, op, (u32)op->arg[A_SRC], size);
+  const u8 *from = shared(m, op, (u32)op->arg[A_SRC], size, ACCESS_READ);
   if (!from) return;
   u8 *data = malloc(size ? size : 1);
   Async *next = data ? async_new(op->warp, op->insn, ASYNC_BULK_WRITE, write_land) : NULL;
@@ -162,6 +166,13 @@ static int commit(Warp *w, const Insn *i, u32 m) {
   return STEP_NEXT;
 }
 
+static void tell(const Warp *w, const Insn *i, u32 m) {
+  u32 end[LANES], n = (u32)i->x[0];
+  for (u32 l = 0; l < LANES; l++)
+    end[l] = w->bulk_committed[l] > n ? w->bulk_committed[l] - n : 0;
+  OBSERVE(w->m, groups, w, i, m, ASYNC_BULK_STORE, end, (u32)i->x[1]);
+}
+
 /* x[0] = N, x[1] = 1 for .read: only the reading of the sources is waited for */
 static int wait(Warp *w, const Insn *i, u32 m) {
   const Machine *mach = w->m;
@@ -175,7 +186,10 @@ static int wait(Warp *w, const Insn *i, u32 m) {
       pending += bulk_group_step(c, BULK_GROUP_WAIT, (u32)i->x[0], op->group).value;
     }
   }
-  if (!pending) return STEP_NEXT;
+  if (!pending) {
+    if (mach->observer) tell(w, i, m);
+    return STEP_NEXT;
+  }
   block_on(w, BLOCK_ASYNC, 0, pending);
   return STEP_BLOCK;
 }

@@ -1,5 +1,5 @@
 /* Control flow: branches, exit, traps and the instruction nobody modelled. */
-#include "core.h"
+#include "observer.h"
 
 /* imm = target */
 static int bra(Warp *w, const Insn *i, u32 m) {
@@ -31,6 +31,7 @@ static int brx(Warp *w, const Insn *i, u32 m) {
 
 static int exit_(Warp *w, const Insn *i, u32 m) {
   (void)i;
+  OBSERVE(w->m, exit, w, m);
   paths_exit(w, m);
   w->m->progress++;
   return STEP_JUMP;
@@ -51,6 +52,13 @@ static int nop(Warp *w, const Insn *i, u32 m) {
   return STEP_NEXT;
 }
 
+/* A fence: nothing to order, since instructions execute one after another and in every
+ * proxy; but the observer wants to know. */
+static int fence(Warp *w, const Insn *i, u32 m) {
+  OBSERVE(w->m, fence, w, i, m);
+  return STEP_NEXT;
+}
+
 static int yield(Warp *w, const Insn *i, u32 m) {
   (void)w, (void)i, (void)m;
   return STEP_YIELD;
@@ -58,5 +66,6 @@ static int yield(Warp *w, const Insn *i, u32 m) {
 
 const OpEntry ops_control[] = {
     {"unsupported", unsupported}, {"bra", bra},   {"brx", brx},     {"exit", exit_},
-    {"trap", trap},               {"nop", nop},   {"yield", yield}, {0, 0},
+    {"trap", trap},               {"nop", nop},   {"yield", yield},
+    {"fence", fence},             {0, 0},
 };

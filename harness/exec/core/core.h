@@ -36,6 +36,7 @@ typedef struct Warp Warp;
 typedef struct Cta Cta;
 typedef struct Machine Machine;
 typedef struct Insn Insn;
+typedef struct Observer Observer; /* observer.h */
 
 /* What a handler tells the interpreter loop. */
 enum Step {
@@ -216,6 +217,7 @@ struct Async {
   u64 arg[24];
   u64 lanes[LANES][2]; /* per-lane addresses (cp.async) */
   u8 *data;            /* bytes read and not yet written; freed with the operation */
+  u32 agent;           /* the observer's name for it */
 };
 enum AsyncKind {
   ASYNC_CP = 1,
@@ -276,6 +278,8 @@ struct Machine {
   Fault faults[MAX_FAULTS];
   u32 n_faults;
   u64 dropped_faults;
+  const Observer *observer; /* or NULL */
+  const Async *landing;     /* the operation that lands now, or NULL */
   void *memory; /* the one block behind rf, smem and local */
 };
 

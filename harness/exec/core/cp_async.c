@@ -6,6 +6,7 @@
  */
 #include "access.h"
 #include "mbarrier.h"
+#include "observer.h"
 
 enum { MOST = 16 };
 
@@ -19,9 +20,11 @@ static void land_copy(Machine *m, Async *op) {
     if (bytes) {
       const u8 *src = gmem_async(m, op->insn, op->cta, op->warp->id, l, op->lanes[l][1],
                                  bytes, 0, ACCESS_READ);
+      OBSERVE(m, engine, op, SPACE_GLOBAL, op->lanes[l][1], bytes, ACCESS_READ);
       if (src) memcpy(data, src, bytes);
     }
     u8 *to = smem_ptr(op->cta, dst, size);
+    OBSERVE(m, engine, op, SPACE_SHARED, dst, size, ACCESS_WRITE);
     if (to) memcpy(to, data, size); /* checked when it was issued */
   }
 }
@@ -96,14 +99,17 @@ static u32 outstanding(const Warp *w, u32 m, const u32 *end) {
 
 /* imm = groups that may be pending; x[0] = 1: wait_all, uncommitted copies too */
 static int wait_group(Warp *w, const Insn *i, u32 m) {
-  if (!w->m->n_queue) return STEP_NEXT;
+  if (!w->m->n_queue && !w->m->observer) return STEP_NEXT;
   u32 end[LANES];
   for (u32 l = 0; l < LANES; l++) {
     u64 done = w->cpa_committed[l];
     end[l] = i->x[0] ? (u32)done + 1 : done > (u64)i->imm ? (u32)(done - (u64)i->imm) : 0;
   }
   u32 n = outstanding(w, m, end);
-  if (!n) return STEP_NEXT;
+  if (!n) {
+    OBSERVE(w->m, groups, w, i, m, ASYNC_CP, end, 0);
+    return STEP_NEXT;
+  }
   block_on(w, BLOCK_ASYNC, 0, n);
   return STEP_BLOCK;
 }

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "core.h"
+#include "observer.h"
 #include "tmem.h"
 
 extern const OpEntry *const all_ops[];
@@ -23,6 +23,7 @@ typedef struct Config {
   u32 grid[3], block[3], cluster[3];
   u32 n_sms, ctas_per_sm, quantum, smem_fill, reg_fill, arch, regs_per_thread;
   u32 tensor_memory; /* 1: the kernel has tcgen05 instructions */
+  const Observer *observer;
 } Config;
 
 typedef struct Blocked {
@@ -157,6 +158,7 @@ Machine *ss_create(const Config *c) {
   m->arch = c->arch;
   m->n_sms = c->n_sms;
   m->regs_per_thread = c->regs_per_thread;
+  m->observer = c->observer;
   m->code = calloc(c->n_code, sizeof(Insn));
   m->ctas = calloc(slots, sizeof(Cta));
   m->warps = calloc(m->n_warps, sizeof(Warp));
@@ -269,6 +271,7 @@ static void start_ctas(Machine *m) {
     for (u32 k = 0; k < m->cluster_size; k++) idle &= m->ctas[s + k].live_warps == 0;
     if (!idle) continue;
     for (u32 k = 0; k < m->cluster_size; k++) start_cta(m, s + k);
+    for (u32 k = 0; k < m->cluster_size; k++) OBSERVE(m, cta, &m->ctas[s + k]);
   }
 }
 

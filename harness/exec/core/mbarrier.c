@@ -2,6 +2,7 @@
 #include "mbarrier.h"
 
 #include "access.h"
+#include "observer.h"
 
 enum { AT_EXPECTED = 20, AT_TX = 40, AT_PHASE = 61, AT_TAG = 62, TX_BITS = 21 };
 #define TAG 2ull
@@ -110,7 +111,9 @@ static void from_outside(Machine *m, const Insn *i, Cta *c, u32 addr, u32 op, u3
     return;
   }
   u64 old;
+  if (m->landing) OBSERVE(m, mbarrier_engine, m->landing, addr, op);
   MbarResult r = apply(m, o, op, 0, count, tx, 0, &old);
+  if (r.completed) OBSERVE(m, mbarrier_phase, c, addr);
   if (r.error) fault_at(m, i, c, 0, 0, FAULT_MBARRIER, addr, 8, r.error);
 }
 
@@ -146,12 +149,24 @@ static Object object_of(Warp *w, const Insn *i, u32 l, u64 addr, u32 *at) {
   return o;
 }
 
+/* Lanes at one barrier are told together. */
+static void tell(const Warp *w, const Insn *i, u32 m, const u64 *addr) {
+  for (u32 left = m, group = 0; left; left &= ~group) {
+    u32 l = (u32)__builtin_ctz(left);
+    group = 0;
+    for (u32 k = 0; k < LANES; k++) group |= (u32)(addr[k] == addr[l]) << k;
+    group &= left;
+    OBSERVE(w->m, mbarrier, w, i, group, (u32)addr[l], (u32)i->x[1]);
+  }
+}
+
 static int update(Warp *w, const Insn *i, u32 m) {
   u64 addr[LANES];
   lane_addresses(w, i, i->a, addr);
   u32 op = (u32)i->x[1];
   const u32 *count = i->b == NOREF ? NULL : R32(i->b);
   const u32 *tx = i->c == NOREF ? NULL : R32(i->c);
+  if (w->m->observer) tell(w, i, m, addr);
   for (u32 left = m; left; left &= left - 1) {
     u32 l = (u32)__builtin_ctz(left), at;
     u64 old = 0;
@@ -159,6 +174,7 @@ static int update(Warp *w, const Insn *i, u32 m) {
     if (o.at) {
       MbarResult r = apply(w->m, o, op, (u32)i->x[2], count ? count[l] : 1,
                            tx ? tx[l] : 0, 0, &old);
+      if (r.completed) OBSERVE(w->m, mbarrier_phase, w->cta, at);
       if (r.error) fault(w, i, l, FAULT_MBARRIER, at, 8, r.error);
     }
     if (i->d != NOREF) R64(i->d)[l] = old;
@@ -199,6 +215,7 @@ static u32 tested(Warp *w, const Insn *i, u32 m, u32 *at, u32 *want) {
     }
     MbarResult r = apply(w->m, o, (u32)i->x[1], 0, parity, 0, token, &old);
     if (r.error) fault(w, i, l, FAULT_MBARRIER, address, 8, r.error);
+    if (r.completed) OBSERVE(w->m, mbarrier, w, i, group, address, (u32)i->x[1]);
     if (r.error || r.completed) {
       over |= group;
     } else {

@@ -5,6 +5,8 @@
  */
 #include "named_barrier.h"
 
+#include "observer.h"
+
 static BarrierResult settle(Barrier b, u32 live, u32 error) {
   u32 target = b.open && live < b.expected ? live : b.expected;
   BarrierResult r = {b, 0, error, 0};
@@ -44,6 +46,7 @@ static u32 live_threads(const Cta *c) { return c->live_warps * LANES; }
 static void release(Cta *c, u32 id, BarrierResult r, u32 generation, u32 kind) {
   c->bar[id] = r.state;
   c->m->progress++;
+  OBSERVE(c->m, barrier_complete, c, id);
   if (!(kind & BARRIER_KIND_RED)) return;
   Warp *first = &c->m->warps[c->slot * c->m->warps_per_cta];
   for (u32 k = 0; k < c->m->warps_per_cta; k++)
@@ -58,6 +61,7 @@ static void arrive(Warp *w, const Insn *i, u32 id, BarrierCommand c, u32 lane) {
   c.trues = (u32)__builtin_popcount(w->bar_trues[id] & w->live);
   c.falses = (u32)__builtin_popcount(w->bar_falses[id] & w->live);
   w->bar_lanes[id] = w->bar_trues[id] = w->bar_falses[id] = 0;
+  OBSERVE(w->m, barrier_arrive, w, w->live, id);
   Barrier *b = &w->cta->bar[id];
   u32 generation = b->generation, kind = b->kind;
   if (c.use == BARRIER_RED) kind |= BARRIER_KIND_RED;
@@ -120,6 +124,18 @@ static void write_red(Warp *w, const Insn *i, u32 lanes) {
   set_pred(w, i->d, bits, lanes);
 }
 
+/* Lanes go on behind the barriers that they waited at. */
+static void left_behind(const Warp *w, u32 m) {
+  if (!w->m->observer) return;
+  for (u32 left = m, group = 0; left; left &= ~group) {
+    u32 in = w->wait_active[__builtin_ctz(left)];
+    group = 0;
+    for (u32 l = 0; l < LANES; l++) group |= (u32)(w->wait_active[l] == in) << l;
+    group &= left;
+    if (in) OBSERVE(w->m, barrier_leave, w, group, in - 1);
+  }
+}
+
 static int barrier(Warp *w, const Insn *i, u32 m) {
   u32 first = (u32)__builtin_ctz(m);
   if (i->x[1] && lanes_missing(w, FULL)) {
@@ -175,6 +191,7 @@ static int barrier(Warp *w, const Insn *i, u32 m) {
     block_on(w, BLOCK_BARRIER, id, c.threads);
     return STEP_BLOCK;
   }
+  left_behind(w, m);
   write_red(w, i, m);
   for (u32 l = 0; l < LANES; l++) w->wait_active[l] &= (m >> l & 1u) - 1;
   return STEP_NEXT;

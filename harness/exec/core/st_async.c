@@ -8,6 +8,7 @@
 #include "access.h"
 #include "atomic.h"
 #include "mbarrier.h"
+#include "observer.h"
 
 enum { A_AT = 0, A_MBAR, A_SIZE, A_HOW, A_DATA };
 enum { NOT_A_CLUSTER = 1, APART, OWN_CTA };
@@ -15,6 +16,7 @@ enum { NOT_A_CLUSTER = 1, APART, OWN_CTA };
 static void land(Machine *m, Async *op) {
   u32 size = (u32)op->arg[A_SIZE], how = (u32)op->arg[A_HOW];
   u8 *at = smem_ptr(op->cta, (u32)op->arg[A_AT], size); /* checked when issued */
+  OBSERVE(m, engine, op, SPACE_SHARED, op->arg[A_AT], size, how ? ACCESS_ATOMIC : ACCESS_WRITE);
   if (at && !how) {
     memcpy(at, &op->arg[A_DATA], size);
   } else if (at) {

@@ -14,6 +14,7 @@
 #include "bulk_reduce.h"
 #include "cluster.h"
 #include "mbarrier.h"
+#include "observer.h"
 #include "tensormap.h"
 
 /* ext slots, the order of exec/lower/bulk.py */
@@ -75,6 +76,23 @@ static u8 *tile_lines(Machine *m, const Async *op, const TensorMap *t, u32 addr)
   return p;
 }
 
+/* The bytes of shared memory that a tile has: all of it, or the rows between gaps. */
+static void tell_tile(Machine *m, const Async *op, const TensorMap *t, u32 addr,
+                      u32 access) {
+  if (!m->observer) return;
+  if (t->pitch == t->row_bytes) {
+    OBSERVE(m, engine, op, SPACE_SHARED, addr, t->rows * t->pitch, access);
+    return;
+  }
+  for (u64 k = 0; k < t->rows; k++)
+    for (u64 b = 0; b < t->row_bytes; b += 16) {
+      u32 at = addr + (u32)(k * t->pitch + b);
+      u64 n = t->row_bytes - b < 16 ? t->row_bytes - b : 16;
+      if (t->swizzle) at = tensormap_swizzle(t->swizzle, at);
+      OBSERVE(m, engine, op, SPACE_SHARED, at, n, access);
+    }
+}
+
 /* A row of the box into its swizzled place `off` bytes into the tile, and back. */
 static void put_row(const TensorMap *t, u8 *tile, u32 addr, u64 off, const u8 *row) {
   if (!t->swizzle) {
@@ -125,8 +143,10 @@ static u32 decode_args(const Async *op, TensorMap *t, s64 *coord) {
 /* Global bytes of one row, checked. */
 static u8 *row_bytes(Machine *m, const Async *op, const RowPart *r, u32 access) {
   u64 va = r->beyond ? ~0ull - r->bytes : r->va;
-  return gmem_async(m, op->insn, op->cta, op->warp->id, (u32)op->arg[A_LANE], va,
-                    r->bytes, 0, access);
+  u8 *p = gmem_async(m, op->insn, op->cta, op->warp->id, (u32)op->arg[A_LANE], va,
+                     r->bytes, 0, access);
+  if (p) OBSERVE(m, engine, op, SPACE_GLOBAL, va, r->bytes, access);
+  return p;
 }
 
 /* First byte of a box that lies inside the tensor and inside one allocation without
@@ -150,8 +170,9 @@ static void load_tile(Machine *m, const Async *op, const TensorMap *t, const s64
   u8 row[256 * 8];
   u8 *tile = tile_lines(m, op, t, addr);
   if (!tile) return;
+  tell_tile(m, op, t, addr, ACCESS_WRITE);
   u32 at[TMAP_DIMS] = {0};
-  const u8 *whole = t->tf32 ? NULL : whole_box(m, op, t, coord);
+  const u8 *whole = t->tf32 || m->observer ? NULL : whole_box(m, op, t, coord);
   for (u64 k = 0; whole && k < t->rows; k++, next_row(t, at)) {
     const u8 *from = whole;
     for (u32 d = 1; d < t->rank; d++) from += (u64)at[d] * t->step[d] * t->stride[d];
@@ -241,6 +262,7 @@ static void read_land(Machine *m, Async *op) {
   }
   for (u64 k = 0; k < t.rows; k++)
     get_row(&t, tile, addr, k * t.pitch, data + k * t.row_bytes);
+  tell_tile(m, op, &t, addr, ACCESS_READ);
   next->data = data;
   memcpy(next->arg, op->arg, A_END * sizeof *op->arg);
   next->cta = op->cta;

@@ -4,7 +4,7 @@
  * bar.warp.sync, movmatrix. Every one with a member mask first waits until all named
  * lanes that have not exited are here; an executing lane must be named itself.
  */
-#include "core.h"
+#include "observer.h"
 
 /* Member mask of the path: 0 = wait. Lanes with different masks form groups; *group
  * is the first one's lanes. */
@@ -194,7 +194,7 @@ static int elect(Warp *w, const Insn *i, u32 m) {
 
 /* c = member mask */
 static int warp_sync(Warp *w, const Insn *i, u32 m) {
-  FOR_GROUPS(i->c) {}
+  FOR_GROUPS(i->c) OBSERVE(w->m, converge, w, i, group);
   return STEP_NEXT;
 }
 

@@ -94,9 +94,12 @@ def _barrier(use: int) -> Lowering:
 
 
 def _fence(low: Builder, ins: ir.Instruction) -> None:
-    """Nothing to order: instructions execute one after another, in every proxy."""
+    """Nothing to order: instructions execute one after another, in every proxy.
+
+    The row is there for an observer.
+    """
     only(ins, "sem", "scope", "proxy", "space", "sync_restrict")
-    low.emit("nop")
+    low.emit("fence")
 
 
 def _grid_dependency(low: Builder, ins: ir.Instruction) -> None:

@@ -244,6 +244,7 @@ void detector_complete(Detector *d, u32 id, u32 slot, u32 warp, u32 lanes) {
   warp_acquire(&d->cta[slot].warp[warp], lanes, d->scratch);
 }
 
+u64 race_lost(const Detector *d) { return d->lost + d->dropped; }
 u32 race_count(const Detector *d) { return d->n_races; }
 const Race *race_table(const Detector *d) { return d->race; }
 void race_forget_inits(Detector *d) {

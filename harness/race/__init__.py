@@ -1,0 +1,1 @@
+"""Happens-before race detection: it watches a launch and changes none of it."""

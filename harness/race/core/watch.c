@@ -1,0 +1,320 @@
+/* From the events of the virtual GPU to those of the detector. */
+#include "watch.h"
+
+#include <stdlib.h>
+
+static inline Note note_of(const Watch *h, const Warp *w, const Insn *i) {
+  u32 pc = pc_of(w->m, i);
+  return pc < h->n_notes ? h->note[pc] : (Note){0, 0, 0, 0};
+}
+
+static GroupList *list_of(Watch *h, const Warp *w) {
+  return &h->list[w->cta->slot * w->m->warps_per_cta + w->id];
+}
+
+/* --- CTAs ------------------------------------------------------------------------- */
+static void cta(void *state, const Cta *c) {
+  Watch *h = state;
+  const Machine *m = c->m;
+  for (u32 w = 0; w < m->warps_per_cta; w++)
+    h->list[c->slot * m->warps_per_cta + w].n = 0;
+  detector_cta(h->detector, c->slot, m->block[0] * m->block[1] * m->block[2]);
+}
+
+static void leave(void *state, const Warp *w, u32 lanes) {
+  Watch *h = state;
+  detector_exit(h->detector, w->cta->slot, w->id, lanes);
+}
+
+/* --- accesses by lanes -------------------------------------------------------------- */
+static u32 flags_of(u32 access, Note n) {
+  return (access & ACCESS_WRITE ? ENTRY_WRITE : 0) |
+         (n.sem || access == ACCESS_ATOMIC ? ENTRY_STRONG : 0);
+}
+
+/* A strong access may hand over what the thread knows, and may learn. */
+static void synchronise(Watch *h, const Warp *w, u32 lanes, const u64 *addr, u64 space,
+                        u32 access, Note n) {
+  u32 slot = w->cta->slot;
+  for (u32 left = lanes; left; left &= left - 1) {
+    u32 l = (u32)__builtin_ctz(left);
+    u64 at = addr[l] | space << 63;
+    if (access & ACCESS_READ)
+      detector_acquire(h->detector, slot, w->id, l, at,
+                       n.sem != SEM_ACQUIRE && n.sem != SEM_ACQ_REL);
+    if (access & ACCESS_WRITE)
+      detector_release(h->detector, slot, w->id, l, at,
+                       n.sem != SEM_RELEASE && n.sem != SEM_ACQ_REL);
+  }
+}
+
+static void shared(Watch *h, const Warp *w, const Insn *i, u32 m, const u64 *addr,
+                   u32 size, u32 access, Note n) {
+  const Machine *mach = w->m;
+  for (u32 left = m, group = 0; left; left &= ~group) {
+    u32 rank = (u32)addr[__builtin_ctz(left)] >> 24, offset[LANES];
+    group = 0;
+    for (u32 l = 0; l < LANES; l++) {
+      u32 at = ((u32)addr[l] & 0xffffffu) - SMEM_BASE;
+      int inside = size <= mach->smem_size && at <= mach->smem_size - size;
+      group |= (u32)((u32)addr[l] >> 24 == rank) << l;
+      offset[l] = at;
+      if (!inside) left &= ~(1u << l); /* a fault, told elsewhere */
+    }
+    group &= left;
+    if (group && rank < mach->cluster_size)
+      detector_shared(h->detector, w->cta->slot, w->id, pc_of(mach, i), group,
+                      w->cta->first_slot + rank, offset, size, flags_of(access, n),
+                      n.scope);
+    if (!group) return;
+  }
+}
+
+static void lanes(void *state, const Warp *w, const Insn *i, u32 m, u32 space,
+                  const u64 *addr, u32 size, u32 access) {
+  Watch *h = state;
+  Note n = note_of(h, w, i);
+  if (access == ACCESS_ATOMIC && !n.sem) n.sem = SEM_RELAXED;
+  if (space == SPACE_LOCAL || space == SPACE_PARAM) return;
+  u32 global = 0, local = 0;
+  for (u32 l = 0; l < LANES; l++) {
+    u64 window = space == SPACE_GENERIC ? addr[l] >> WINDOW_SHIFT
+                 : space == SPACE_SHARED ? WINDOW_SHARED : 0;
+    global |= (u32)(window == 0) << l;
+    local |= (u32)(window == WINDOW_SHARED) << l;
+  }
+  global &= m;
+  local &= m;
+  if (local) {
+    shared(h, w, i, local, addr, size, access, n);
+    if (n.sem) synchronise(h, w, local, addr, 1, access, n);
+  }
+  if (global) {
+    detector_global(h->detector, w->cta->slot, w->id, pc_of(w->m, i), global, addr, size,
+                    flags_of(access, n), n.scope);
+    if (n.sem) synchronise(h, w, global, addr, 0, access, n);
+  }
+}
+
+/* --- engines ------------------------------------------------------------------------ */
+static int grouped(u32 kind) {
+  return kind == ASYNC_CP || kind == ASYNC_BULK_STORE || kind == ASYNC_BULK_WRITE;
+}
+
+/* PTX ISA, Proxies: cp.async, st.async and red.async are of the generic proxy. */
+static u32 proxy_of(const Async *op) {
+  return op->kind == ASYNC_CP || op->kind == ASYNC_OTHER ? 0 : ENTRY_ASYNC;
+}
+
+static void issue(void *state, Async *op, const Async *parent) {
+  Watch *h = state;
+  const Warp *w = op->warp;
+  u32 of = op->mask ? op->mask : 1u << op->lane;
+  op->agent = parent ? detector_follow(h->detector, parent->agent)
+                     : detector_issue(h->detector, w->cta->slot, w->id, of);
+  if (!grouped(op->kind)) return;
+  GroupList *list = list_of(h, w);
+  if (list->n == list->capacity) {
+    u32 n = list->capacity ? 2 * list->capacity : 16;
+    Grouped *more = realloc(list->at, n * sizeof *more);
+    if (!more) {
+      h->detector->lost++;
+      return;
+    }
+    list->at = more;
+    list->capacity = n;
+  }
+  list->at[list->n++] = (Grouped){op->agent, op->kind, op->group, of, op->seq};
+}
+
+static void engine(void *state, const Async *op, u32 space, u64 addr, u64 size,
+                   u32 access) {
+  Watch *h = state;
+  u32 flags = (access & ACCESS_WRITE ? ENTRY_WRITE : 0) | proxy_of(op) |
+              (access == ACCESS_ATOMIC ? ENTRY_STRONG : 0);
+  u32 pc = pc_of(op->cta->m, op->insn);
+  if (space == SPACE_GLOBAL) {
+    detector_engine_global(h->detector, op->agent, pc, addr, size, flags);
+  } else {
+    u32 at = (u32)addr & 0xffffffu, rank = (u32)addr >> 24;
+    if (at >= SMEM_BASE && rank < op->cta->m->cluster_size)
+      detector_engine_shared(h->detector, op->agent, pc, op->cta->first_slot + rank,
+                             at - SMEM_BASE, size, flags);
+  }
+}
+
+static void landed(void *state, const Async *op) {
+  Watch *h = state;
+  if (!grouped(op->kind)) detector_drop(h->detector, op->agent);
+}
+
+static void groups(void *state, const Warp *w, const Insn *i, u32 m, u32 kind,
+                   const u32 *end, u32 reads) {
+  (void)i;
+  Watch *h = state;
+  GroupList *list = list_of(h, w);
+  u32 kept = 0;
+  for (u32 k = 0; k < list->n; k++) {
+    Grouped *g = &list->at[k];
+    int of_kind = kind == ASYNC_CP ? g->kind == ASYNC_CP
+                                   : g->kind == ASYNC_BULK_STORE ||
+                                         (g->kind == ASYNC_BULK_WRITE && !reads);
+    u32 over = 0;
+    for (u32 left = of_kind ? g->lanes & m : 0; left; left &= left - 1) {
+      u32 l = (u32)__builtin_ctz(left);
+      over |= (u32)(g->group < end[l]) << l;
+    }
+    if (over) detector_complete(h->detector, g->agent, w->cta->slot, w->id, over);
+    g->lanes &= ~over;
+    if (g->lanes) list->at[kept++] = *g;
+    else detector_drop(h->detector, g->agent);
+  }
+  list->n = kept;
+}
+
+/* --- barriers ----------------------------------------------------------------------- */
+static void mbarrier(void *state, const Warp *w, const Insn *i, u32 m, u32 addr, u32 op) {
+  Watch *h = state;
+  Detector *d = h->detector;
+  u32 slot = w->cta->slot, pc = pc_of(w->m, i), rank = addr >> 24;
+  Note n = note_of(h, w, i);
+  if (rank >= w->m->cluster_size) return;
+  u32 memory = w->cta->first_slot + rank, at = addr & 0xffffffu;
+  u32 scope = n.sem == SEM_RELAXED ? SCOPE_NONE : n.scope;
+  switch (op) {
+    case MBAR_INIT:
+      detector_mbar_init(d, slot, w->id, pc, (u32)__builtin_ctz(m), memory, at);
+      break;
+    case MBAR_ARRIVE:
+    case MBAR_DROP:
+      detector_mbar_arrive(d, slot, w->id, pc, m, memory, at, scope);
+      break;
+    case MBAR_TEST_PARITY:
+    case MBAR_TEST_STATE:
+      detector_mbar_wait(d, slot, w->id, pc, m, at, scope);
+      break;
+    default:
+      break;
+  }
+}
+
+static void mbarrier_engine(void *state, const Async *op, u32 addr, u32 what) {
+  Watch *h = state;
+  const Machine *m = op->cta->m;
+  u32 rank = addr >> 24, pc = pc_of(m, op->insn);
+  if (rank >= m->cluster_size || what == MBAR_PEND) return;
+  u32 memory = op->cta->first_slot + rank, at = addr & 0xffffffu;
+  if (what == MBAR_ARRIVE && op->kind == ASYNC_OTHER) { /* cp.async.mbarrier.arrive */
+    GroupList *list = list_of(h, op->warp);
+    for (u32 k = 0; k < list->n; k++)
+      if (list->at[k].kind == ASYNC_CP && list->at[k].seq < op->seq &&
+          list->at[k].lanes >> op->lane & 1u)
+        detector_mbar_engine(h->detector, list->at[k].agent, pc, memory, at, 0);
+  }
+  detector_mbar_engine(h->detector, op->agent, pc, memory, at, 0);
+}
+
+static void mbarrier_phase(void *state, const Cta *c, u32 addr) {
+  Watch *h = state;
+  u32 rank = addr >> 24;
+  if (rank < c->m->cluster_size)
+    detector_mbar_phase(h->detector, c->first_slot + rank, addr & 0xffffffu);
+}
+
+static void barrier_arrive(void *state, const Warp *w, u32 m, u32 barrier) {
+  Watch *h = state;
+  detector_named_arrive(h->detector, w->cta->slot, w->id, m, barrier);
+}
+
+static void barrier_complete(void *state, const Cta *c, u32 barrier) {
+  Watch *h = state;
+  detector_named_complete(h->detector, c->slot, barrier);
+}
+
+static void barrier_leave(void *state, const Warp *w, u32 m, u32 barrier) {
+  Watch *h = state;
+  detector_named_leave(h->detector, w->cta->slot, w->id, m, barrier);
+}
+
+static void cluster_arrive(void *state, const Warp *w, const Insn *i, u32 m) {
+  Watch *h = state;
+  Note n = note_of(h, w, i);
+  detector_cluster_arrive(h->detector, w->cta->slot, w->id, m, n.sem == SEM_RELAXED);
+}
+
+static void cluster_complete(void *state, const Cta *c) {
+  Watch *h = state;
+  detector_cluster_complete(h->detector, c->slot);
+}
+
+static void cluster_wait(void *state, const Warp *w, const Insn *i, u32 m) {
+  Watch *h = state;
+  Note n = note_of(h, w, i);
+  detector_cluster_wait(h->detector, w->cta->slot, w->id, m, n.sem == SEM_RELAXED);
+}
+
+/* --- fences ------------------------------------------------------------------------- */
+static void converge(void *state, const Warp *w, const Insn *i, u32 m) {
+  (void)i;
+  Watch *h = state;
+  detector_converge(h->detector, w->cta->slot, w->id, m);
+}
+
+static void fence(void *state, const Warp *w, const Insn *i, u32 m) {
+  Watch *h = state;
+  u32 slot = w->cta->slot, kind = note_of(h, w, i).fence;
+  if (kind == FENCE_MEMORY) detector_fence(h->detector, slot, w->id, m);
+  if (kind == FENCE_ASYNC || kind == FENCE_ASYNC_SHARED)
+    detector_fence_proxy(h->detector, slot, w->id, m, PLANE_ASYNC_SHARED);
+  if (kind == FENCE_ASYNC || kind == FENCE_ASYNC_GLOBAL)
+    detector_fence_proxy(h->detector, slot, w->id, m, PLANE_ASYNC_GLOBAL);
+}
+
+/* --- life --------------------------------------------------------------------------- */
+void race_watch_free(Watch *h) {
+  if (!h) return;
+  u32 n = h->detector ? h->detector->n_slots * h->detector->warps : 0;
+  for (u32 k = 0; h->list && k < n; k++) free(h->list[k].at);
+  free(h->list);
+  detector_free(h->detector);
+  free(h);
+}
+
+Watch *race_watch_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 profile,
+                      const Note *notes, u32 n_notes) {
+  Watch *h = calloc(1, sizeof *h);
+  if (!h) return NULL;
+  h->detector = detector_new(slots, cluster, warps, smem_bytes, profile);
+  h->list = calloc((u64)slots * warps, sizeof *h->list);
+  if (!h->detector || !h->list) {
+    race_watch_free(h);
+    return NULL;
+  }
+  h->note = notes;
+  h->n_notes = n_notes;
+  h->observer = (Observer){
+      .state = h,
+      .cta = cta,
+      .exit = leave,
+      .lanes = lanes,
+      .issue = issue,
+      .engine = engine,
+      .landed = landed,
+      .groups = groups,
+      .mbarrier = mbarrier,
+      .mbarrier_engine = mbarrier_engine,
+      .mbarrier_phase = mbarrier_phase,
+      .barrier_arrive = barrier_arrive,
+      .barrier_complete = barrier_complete,
+      .barrier_leave = barrier_leave,
+      .cluster_arrive = cluster_arrive,
+      .cluster_complete = cluster_complete,
+      .cluster_wait = cluster_wait,
+      .converge = converge,
+      .fence = fence,
+  };
+  return h;
+}
+
+const Observer *race_observer(const Watch *h) { return &h->observer; }
+const Detector *race_detector(const Watch *h) { return h->detector; }

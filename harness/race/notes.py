@@ -1,0 +1,83 @@
+"""What the text of a kernel says about ordering, one note a bytecode row.
+
+PTX ISA, Memory Consistency Model: Operation Types, Scope; membar, fence; mbarrier;
+barrier.cluster. Where the text leaves a qualifier out, the default of its section.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sidestream.harness.exec.program import Program
+from sidestream.harness.ptx import ir
+
+NOTE_DTYPE = np.dtype([("sem", "u1"), ("scope", "u1"), ("fence", "u1"), ("pad", "u1")])
+"""`struct Note` of `core/watch.h`."""
+
+WEAK, RELAXED, ACQUIRE, RELEASE, ACQ_REL = range(5)
+_SEMS = {
+    "weak": WEAK,
+    "relaxed": RELAXED,
+    "volatile": RELAXED,
+    "mmio": RELAXED,
+    "acquire": ACQUIRE,
+    "release": RELEASE,
+    "acq_rel": ACQ_REL,
+    "sc": ACQ_REL,
+}
+_SCOPES = {"": 0, "cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
+_NO_FENCE, _MEMORY, _ASYNC, _ASYNC_SHARED, _ASYNC_GLOBAL = range(5)
+
+_DEFAULT_SEM = {
+    "mbarrier.arrive": RELEASE,
+    "mbarrier.arrive_drop": RELEASE,
+    "mbarrier.test_wait": ACQUIRE,
+    "mbarrier.try_wait": ACQUIRE,
+    "barrier.cluster.arrive": RELEASE,
+    "barrier.cluster.wait": ACQUIRE,
+    "atom": RELAXED,
+    "red": RELAXED,
+}
+"""By the first words of the operation."""
+_DEFAULT_SCOPE = {"mbarrier": "cta", "barrier.cluster": "cluster", "atom": "gpu"}
+_DEFAULT_SCOPE |= {"red": "gpu"}
+
+
+def _default(op: str, table: dict[str, int] | dict[str, str]) -> int | str | None:
+    words = op.split(".")
+    for n in range(len(words), 0, -1):
+        value = table.get(".".join(words[:n]))
+        if value is not None:
+            return value
+    return None
+
+
+def _fence(ins: ir.Instruction) -> int:
+    if ins.op == "fence.proxy":
+        if ins.mods.get("proxy") != "async":
+            return _NO_FENCE
+        space = ins.mods.get("space", "")
+        if space == "global":
+            return _ASYNC_GLOBAL
+        return _ASYNC_SHARED if space else _ASYNC
+    return _MEMORY if ins.op in ("fence", "fence.mbarrier_init") else _NO_FENCE
+
+
+def notes_of(program: Program) -> NDArray[np.void]:
+    """Return a `NOTE_DTYPE` row for each bytecode row of a program."""
+    notes = np.zeros(len(program.code), NOTE_DTYPE)
+    known: dict[int, tuple[int, int, int]] = {}
+    for row, index in enumerate(program.origin.tolist()):
+        if index < 0:
+            continue
+        if index not in known:
+            ins = program.function.instructions[index]
+            sem = ins.mods.get("sem")
+            number = _SEMS[sem] if sem else _default(ins.op, _DEFAULT_SEM) or WEAK
+            scope = ins.mods.get("scope") or _default(ins.op, _DEFAULT_SCOPE) or ""
+            if sem in ("volatile", "mmio"):
+                scope = "sys"
+            known[index] = (int(number), _SCOPES[str(scope)], _fence(ins))
+        notes[row]["sem"], notes[row]["scope"], notes[row]["fence"] = known[index]
+    return notes

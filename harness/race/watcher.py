@@ -1,0 +1,185 @@
+"""Watch one launch with the race detector."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from sidestream.harness.exec.build import SOURCE, build_library, pointer
+from sidestream.harness.exec.machine import Geometry
+from sidestream.harness.exec.program import Program
+from sidestream.harness.race.notes import notes_of
+
+ANY_LANE = 32
+"""Lane number of an access that several lanes made to the same bytes."""
+
+_SPACES = ("", "shared", "global", "tensor")
+_VERDICTS = ("", "unordered", "behind-proxy", "unscoped")
+_ENGINES = 48
+_ASYNC, _ENGINE, _WRITE = 2, 8, 1
+
+
+class _Race(ctypes.Structure):
+    _fields_ = [
+        *((n, ctypes.c_uint32) for n in ("space", "verdict", "slot")),
+        ("pc", ctypes.c_uint32 * 2),
+        ("comp", ctypes.c_uint32 * 2),
+        ("lane", ctypes.c_uint32 * 2),
+        ("flags", ctypes.c_uint32 * 2),
+        ("clock", ctypes.c_uint32 * 2),
+        ("address", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of two accesses that race.
+
+    Attributes:
+        pc: Bytecode row.
+        slot: Slot of the CTA whose warp or engine it is.
+        warp: Warp of the CTA, or None for an asynchronous operation.
+        lane: Lane, or None where several lanes touched the same bytes.
+        write: Whether it writes.
+        proxy: `generic` or `async`.
+    """
+
+    pc: int
+    slot: int
+    warp: int | None
+    lane: int | None
+    write: bool
+    proxy: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Race:
+    """Two conflicting accesses that nothing orders.
+
+    Attributes:
+        space: `shared`, `global` or `tensor`.
+        verdict: `unordered`; `behind-proxy`: ordered, but without the proxy fence;
+            `unscoped`: both strong, with scopes that do not include each other.
+        earlier: The access that happened first in this run.
+        later: The other one.
+        address: Of the word they share.
+        count: How often the two places in the code met so.
+    """
+
+    space: str
+    verdict: str
+    earlier: Side
+    later: Side
+    address: int
+    count: int
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    lib = ctypes.CDLL(
+        str(build_library("race", Path(__file__).parent / "core", include=(SOURCE,)))
+    )
+    lib.race_watch_new.restype = ctypes.c_void_p
+    lib.race_watch_new.argtypes = [
+        *([ctypes.c_uint32] * 5),
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+    ]
+    lib.race_watch_free.argtypes = [ctypes.c_void_p]
+    for name in ("race_observer", "race_detector", "race_table"):
+        getattr(lib, name).restype = ctypes.c_void_p
+        getattr(lib, name).argtypes = [ctypes.c_void_p]
+    lib.race_count.restype = ctypes.c_uint32
+    lib.race_count.argtypes = [ctypes.c_void_p]
+    lib.race_lost.restype = ctypes.c_uint64
+    lib.race_lost.argtypes = [ctypes.c_void_p]
+    return lib
+
+
+class Watcher:
+    """Detects races of one execution of a program; a context manager."""
+
+    def __init__(self, program: Program, *, profile: str = "practice") -> None:
+        self._notes = notes_of(program)
+        self._profile = ("practice", "isa").index(profile)
+        self._watch: int | None = None
+        self._geometry: Geometry | None = None
+
+    def __enter__(self) -> Watcher:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._watch:
+            _library().race_watch_free(self._watch)
+            self._watch = None
+
+    def attach(self, geometry: Geometry) -> int:
+        """Return the address of the observer for a machine of this geometry.
+
+        Raises:
+            MemoryError: it does not fit, or has more agents than can be told apart.
+        """
+        lib = _library()
+        self._geometry = geometry
+        self._watch = lib.race_watch_new(
+            geometry.slots,
+            geometry.cluster,
+            geometry.warps,
+            geometry.smem,
+            self._profile,
+            pointer(self._notes),
+            len(self._notes),
+        )
+        if not self._watch:
+            raise MemoryError("the race detector does not fit")
+        return int(lib.race_observer(self._watch))
+
+    @property
+    def lost(self) -> int:
+        """Accesses and races that could not be kept: not 0 means incomplete."""
+        lib = _library()
+        return int(lib.race_lost(lib.race_detector(self._watch)))
+
+    def races(self) -> tuple[Race, ...]:
+        """The races found, one for each pair of places in the code."""
+        if self._watch is None:
+            return ()
+        lib = _library()
+        detector = lib.race_detector(self._watch)
+        count = lib.race_count(detector)
+        table = (_Race * max(count, 1)).from_address(lib.race_table(detector))
+        return tuple(self._race(table[k]) for k in range(count))
+
+    def _race(self, race: _Race) -> Race:
+        return Race(
+            space=_SPACES[race.space],
+            verdict=_VERDICTS[race.verdict],
+            earlier=self._side(race, 0),
+            later=self._side(race, 1),
+            address=race.address,
+            count=race.count,
+        )
+
+    def _side(self, race: _Race, which: int) -> Side:
+        assert self._geometry is not None
+        per_cta = -(-(self._geometry.warps + _ENGINES) // 16) * 16
+        slot, at = divmod(race.comp[which], per_cta)
+        flags, lane = race.flags[which], race.lane[which]
+        engine = bool(flags & _ENGINE)
+        return Side(
+            pc=race.pc[which],
+            slot=slot,
+            warp=None if engine else at,
+            lane=None if engine or lane == ANY_LANE else lane,
+            write=bool(flags & _WRITE),
+            proxy="async" if flags & _ASYNC else "generic",
+        )
