@@ -3,14 +3,14 @@
 
 #include "events.h"
 
-enum { PAGE_BYTES = 4096, PAGE_WORDS = PAGE_BYTES / 4 };
+enum { PAGE_BYTES = 4096, PAGE_CELLS = PAGE_BYTES / CELL_BYTES };
 struct Page {
   u64 number; /* address / PAGE_BYTES */
   Page *next; /* of one bucket */
-  Cell cell[PAGE_WORDS];
+  Cell cell[PAGE_CELLS];
 };
 
-/* The cell of the word at `address`, or NULL without memory. */
+/* The cell of the bytes at `address`, or NULL without memory. */
 static Cell *global_cell(Detector *d, u64 address) {
   u64 number = address / PAGE_BYTES;
   if (!d->page) {
@@ -20,14 +20,14 @@ static Cell *global_cell(Detector *d, u64 address) {
   }
   Page **bucket = &d->page[number * 0x9e3779b97f4a7c15ull >> 52 & (d->cap_pages - 1)];
   for (Page *p = *bucket; p; p = p->next)
-    if (p->number == number) return &p->cell[address % PAGE_BYTES / 4];
+    if (p->number == number) return &p->cell[address % PAGE_BYTES / CELL_BYTES];
   Page *p = calloc(1, sizeof *p);
   if (!p) return NULL;
   p->number = number;
   p->next = *bucket;
   *bucket = p;
   d->n_pages++;
-  return &p->cell[address % PAGE_BYTES / 4];
+  return &p->cell[address % PAGE_BYTES / CELL_BYTES];
 }
 
 void global_free(Detector *d) {
@@ -40,24 +40,20 @@ void global_free(Detector *d) {
   free(d->page);
 }
 
-/* Bytes of the word at `at` that [from, to) covers, as a mask. */
-static inline u32 covered(u64 at, u64 from, u64 to) {
-  u32 low = from > at ? (u32)(from - at) : 0, high = to < at + 4 ? (u32)(to - at) : 4;
-  return (15u << low) & (15u >> (4 - high));
-}
-
 static void run(Detector *d, Accessor *a, u32 memory, u64 from, u64 size) {
   u64 to = from + size;
-  for (u64 at = from & ~3ull; at < to; at += 4) {
+  for (u64 at = from & ~(CELL_BYTES - 1ull); at < to; at += CELL_BYTES) {
     Cell *cell = NULL;
     if (a->space == RACE_GLOBAL) cell = global_cell(d, at);
-    else if (at / 4 < d->smem_words) cell = &d->cta[memory].smem[at / 4];
+    else if (at / CELL_BYTES < d->smem_cells) cell = &d->cta[memory].smem[at / CELL_BYTES];
     if (!cell) {
       d->lost++;
       return;
     }
-    a->address = at;
-    shadow_access(d, cell, a, covered(at, from, to));
+    u32 low = from > at ? (u32)(from - at) : 0;
+    u32 high = to < at + CELL_BYTES ? (u32)(to - at) : CELL_BYTES;
+    a->address = at + low;
+    shadow_access(d, cell, a, ALL_BYTES << low & ALL_BYTES >> (CELL_BYTES - high));
   }
 }
 
@@ -68,27 +64,29 @@ static Accessor by_lane(Detector *d, u32 slot, u32 warp, u32 pc, u32 lane, u32 s
   Accessor a = {.known = warp_strand(w, lane)->known, .first_comp = first, .space = space};
   a.async_plane = space == RACE_GLOBAL ? PLANE_ASYNC_GLOBAL : PLANE_ASYNC_SHARED;
   a.entry = (Entry){.clock = w->clock, .pc = pc, .comp = first + w->comp, .lane = lane,
-                    .flags = flags, .scope = scope};
+                    .scope = scope};
+  entry_set_flags(&a.entry, flags);
   return a;
 }
 
-/* Lanes that read the very same bytes are one reader. */
-static u32 same_place(const u64 *at, u32 lanes, u32 lane) {
-  u32 same = 0;
-  for (u32 l = 0; l < LANES; l++) same |= (u32)(at[l] == at[lane]) << l;
-  return same & lanes;
-}
-
+/* Neighbouring lanes at the very same bytes are one reader. */
 static void by_lanes(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 space,
                      u32 memory, const u64 *at, u32 size, u32 flags, u32 scope) {
-  u32 strands = d->cta[slot].warp[warp].n;
+  WarpAgent *w = &d->cta[slot].warp[warp];
+  Accessor a = by_lane(d, slot, warp, pc, (u32)__builtin_ctz(lanes), space, flags, scope);
   for (u32 left = lanes; left;) {
-    u32 lane = (u32)__builtin_ctz(left), group = 1u << lane;
-    if (strands == 1) group = same_place(at, left, lane);
-    Accessor a = by_lane(d, slot, warp, pc, lane, space, flags, scope);
-    if (group & (group - 1)) a.entry.lane = ANY_LANE;
+    u32 lane = (u32)__builtin_ctz(left);
+    left &= left - 1;
+    a.entry.lane = lane;
+    if (w->n > 1) {
+      a.known = warp_strand(w, lane)->known;
+    } else {
+      while (left && at[__builtin_ctz(left)] == at[lane]) {
+        left &= left - 1;
+        a.entry.lane = ANY_LANE;
+      }
+    }
     run(d, &a, memory, at[lane], size);
-    left &= ~group;
   }
 }
 
@@ -111,8 +109,8 @@ static void by_engine(Detector *d, u32 id, u32 pc, u32 space, u32 memory, u64 fr
   u32 first = e->group * d->per_group;
   Accessor a = {.known = e->known, .first_comp = first, .space = space};
   a.async_plane = space == RACE_GLOBAL ? PLANE_ASYNC_GLOBAL : PLANE_ASYNC_SHARED;
-  a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp,
-                    .flags = flags | ENTRY_ENGINE};
+  a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp};
+  entry_set_flags(&a.entry, flags | ENTRY_ENGINE);
   run(d, &a, memory, from, size);
 }
 

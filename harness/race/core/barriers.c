@@ -38,10 +38,10 @@ static void check_init(Detector *d, BarrierAgent *b, Accessor *a, u32 memory) {
   if (!b->init.bytes) return;
   a->address = b->address;
   a->space = RACE_SHARED;
-  a->entry.bytes = 15;
+  a->entry.bytes = ALL_BYTES;
   u32 c = b->init.comp - a->first_comp;
   int self = b->init.comp == a->entry.comp && b->init.lane == a->entry.lane &&
-             !(a->entry.flags & ENTRY_ENGINE);
+             !(entry_flags(&a->entry) & ENTRY_ENGINE);
   if (self || (c < a->known->n &&
                knows(a->known, PLANE_ORDER, c, b->init.clock, b->init.lane)))
     return;
@@ -70,8 +70,8 @@ void detector_mbar_init(Detector *d, u32 slot, u32 warp, u32 pc, u32 lane, u32 m
   memset(b->in_current, 0, sizeof b->in_current);
   memset(b->in_complete, 0, sizeof b->in_complete);
   b->init = use(d, slot, warp, pc, lane).entry;
-  b->init.bytes = 15;
-  b->init.flags = ENTRY_WRITE;
+  b->init.bytes = ALL_BYTES;
+  entry_set_flags(&b->init, ENTRY_WRITE);
 }
 
 void detector_mbar_arrive(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 memory,
@@ -99,8 +99,8 @@ void detector_mbar_engine(Detector *d, u32 id, u32 pc, u32 memory, u32 address,
   if (!b || !e) return;
   u32 first = e->group * d->per_group;
   Accessor a = {.known = e->known, .first_comp = first};
-  a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp,
-                    .flags = ENTRY_ENGINE};
+  a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp};
+  entry_set_flags(&a.entry, ENTRY_ENGINE);
   check_init(d, b, &a, memory);
   if (history) knowledge_copy(d->scratch, e->known);
   else knowledge_clear(d->scratch);

@@ -58,7 +58,7 @@ Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pr
   d->profile = profile;
   d->per_cta = per_cta;
   d->per_group = per_cta * cluster;
-  d->smem_words = (smem_bytes + 3) / 4;
+  d->smem_cells = (smem_bytes + CELL_BYTES - 1) / CELL_BYTES;
   d->cta = calloc(slots, sizeof *d->cta);
   d->group = calloc(slots / cluster, sizeof *d->group);
   d->scratch = knowledge_new(d->per_group);
@@ -66,7 +66,7 @@ Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pr
   for (u32 s = 0; ok && s < slots; s++) {
     CtaAgent *c = &d->cta[s];
     c->warp = calloc(warps, sizeof *c->warp);
-    c->smem = calloc(d->smem_words + 1, sizeof *c->smem);
+    c->smem = calloc(d->smem_cells + 1, sizeof *c->smem);
     ok = c->warp && c->smem;
     for (u32 w = 0; ok && w < warps; w++) {
       c->warp[w].strand[0].known = knowledge_new(d->per_group);
@@ -105,7 +105,6 @@ void detector_cta(Detector *d, u32 slot, u32 threads) {
     if (c->named[b]) knowledge_clear(c->named[b]);
     if (c->named_done[b]) knowledge_clear(c->named_done[b]);
   }
-  shadow_forget(&d->shadow, c->smem, d->smem_words);
   if (slot % d->cluster == 0) {
     GroupAgent *g = &d->group[slot / d->cluster];
     if (g->cluster) knowledge_clear(g->cluster);

@@ -12,7 +12,11 @@
 enum RaceSpace { RACE_SHARED = 1, RACE_GLOBAL, RACE_TENSOR };
 enum Profile { PROFILE_PRACTICE = 0, PROFILE_ISA };
 /* Relaxations of the practice profile, each counted where it decided something. */
-enum Relaxation { RELAX_PEER_ARRIVE = 0, RELAXATIONS };
+enum Relaxation {
+  RELAX_PEER_ARRIVE = 0, /* an arrival at a peer's mbarrier with a .cta scope on a side */
+  RELAX_READ_PROXY,      /* a generic read, then an async write, without a proxy fence */
+  RELAXATIONS
+};
 
 /* One pair of places, and how often they met. */
 typedef struct Race {
@@ -40,7 +44,7 @@ typedef struct CtaAgent {
   u32 engine_clock[ENGINES];
   u8 engine_busy[ENGINES];
   u32 next_engine;
-  Cell *smem; /* a cell a word */
+  Cell *smem; /* left as they are by the CTA before: its clocks are of the past */
   BarrierAgent barrier[MAX_BARRIERS];
   u32 n_barriers;
   Knowledge *named[NAMED_BARRIERS], *named_done[NAMED_BARRIERS];
@@ -57,7 +61,7 @@ typedef struct Location Location;
 typedef struct Detector {
   u32 n_slots, cluster, warps, profile;
   u32 per_cta, per_group; /* components */
-  u64 smem_words;
+  u64 smem_cells;
   CtaAgent *cta;
   GroupAgent *group;
   EngineAgent **engine; /* in flight or kept, by id - 1 */

@@ -21,7 +21,7 @@ void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict
       .pc = {e->pc, now->pc},
       .comp = {e->comp, now->comp},
       .lane = {e->lane, now->lane},
-      .flags = {e->flags, now->flags},
+      .flags = {entry_flags(e), entry_flags(now)},
       .clock = {e->clock, now->clock},
       .address = a->address,
       .count = 1,

@@ -1,8 +1,9 @@
-/* Shadow memory: the accesses to a word that may still race with one to come.
+/* Shadow memory: the accesses to some bytes that may still race with one to come.
  *
- * A cell stands for 4 bytes and takes 64: five accesses in place, more in a chain. An
- * access leaves its cell when a later one that it is ordered before can stand for it:
- * whoever is ordered after the later one is ordered after both.
+ * A cell stands for 16 bytes, told apart by a mask, and takes 64: five accesses in
+ * place, more in a chain. An access leaves its cell when a later one that it is ordered
+ * before can stand for it: whoever is ordered after the later one is ordered after
+ * both. Used entries come first.
  */
 #ifndef SIDESTREAM_SHADOW_H
 #define SIDESTREAM_SHADOW_H
@@ -19,24 +20,35 @@ enum Scope { SCOPE_NONE = 0, SCOPE_CTA, SCOPE_CLUSTER, SCOPE_GPU, SCOPE_SYS };
 
 /* One access, by component `comp` of the machine. `pc` is a bytecode row. */
 typedef struct Entry {
-  u32 clock, pc;
-  u32 comp : 14;
+  u32 clock;
+  u32 pc : 20;
   u32 lane : 6; /* or ANY_LANE */
-  u32 bytes : 4; /* of the word; 0 = the entry is free */
-  u32 flags : 5;
   u32 scope : 3;
+  u32 flags_low : 2;
+  u32 spare : 1;
+  u32 comp : 14;
+  u32 flags_high : 2;
+  u32 bytes : 16; /* of the cell; 0 = the entry is free */
 } Entry;
 
-enum { CELL_ENTRIES = 5, CHAIN_ENTRIES = 5, MAX_COMPONENTS = 1 << 14 };
+static inline u32 entry_flags(const Entry *e) { return e->flags_low | e->flags_high << 2; }
+static inline void entry_set_flags(Entry *e, u32 flags) {
+  e->flags_low = flags & 3u;
+  e->flags_high = flags >> 2 & 3u;
+}
+
+enum { CELL_BYTES = 16, CELL_ENTRIES = 5, MAX_COMPONENTS = 1 << 14 };
+#define ALL_BYTES 0xffffu
 typedef struct Cell {
   Entry entry[CELL_ENTRIES];
   u32 more; /* 1 + index of the next block of a chain, 0 = none */
 } Cell;
 
+_Static_assert(sizeof(Entry) == 12 && sizeof(Cell) == 64, "a cell is one cache line");
+
 typedef struct Shadow {
   Cell *chain; /* blocks of chains, shared by all cells */
   u32 n_chain, cap_chain, free_chain;
-  u64 words; /* cells that were touched, for the report */
 } Shadow;
 
 /* How two accesses of one word stand to each other. */
@@ -50,17 +62,16 @@ enum Verdict {
 /* Who accesses, for the judge. */
 struct Detector;
 typedef struct Accessor {
-  Entry entry;             /* `bytes` is set for each word */
+  Entry entry;             /* `bytes` is set for each cell */
   const Knowledge *known;  /* by the accessing lane or operation */
   u32 first_comp;          /* machine component of known's entry 0 */
   u32 async_plane;         /* plane in which an async access sees generic ones */
-  u64 address;             /* of the word, for the report */
+  u64 address;             /* of the cell, for the report */
   u32 space;
 } Accessor;
 
 /* Judge the access against the cell and record it there. */
 void shadow_access(struct Detector *d, Cell *cell, Accessor *a, u32 bytes);
-void shadow_forget(Shadow *s, Cell *cells, u64 n);
 void shadow_free(Shadow *s);
 
 #endif
