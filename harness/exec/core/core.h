@@ -193,6 +193,7 @@ struct Warp {
   u64 cluster_lane[LANES]; /* 1 + generation of barrier.cluster arrived at, not waited */
   u32 tmem_loads, tmem_stores; /* tcgen05.ld and .st in flight */
   u64 tc_fence; /* tcgen05 operations numbered below it land before later ones */
+  u64 tc_own;   /* the same for those that this warp issued itself */
   u8 *local; /* local_bytes per lane */
 };
 

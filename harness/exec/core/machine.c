@@ -255,7 +255,7 @@ static void start_cta(Machine *m, u32 slot) {
     memset(w->bulk_committed, 0, sizeof w->bulk_committed);
     memset(w->cluster_lane, 0, sizeof w->cluster_lane);
     w->tmem_loads = w->tmem_stores = 0;
-    w->tc_fence = 0;
+    w->tc_fence = w->tc_own = 0;
     fill32(w->rf, m->rf_bytes, m->reg_fill);
     fill32(w->local, (u64)m->local_bytes * LANES & ~3ull, m->reg_fill);
     paths_init(w, 0, w->initial);

@@ -11,6 +11,7 @@ extern const OpEntry ops_matrix[], ops_atomic[], ops_cp_async[], ops_setmaxnreg[
 extern const OpEntry ops_st_async[], ops_cluster[];
 extern const OpEntry ops_tma[], ops_bulk[], ops_tensormap[];
 extern const OpEntry ops_tcgen05_alloc[], ops_tcgen05_ldst[], ops_tcgen05_sync[];
+extern const OpEntry ops_tcgen05_mma[], ops_tcgen05_commit[];
 
 const OpEntry *const all_ops[] = {
     ops_control, ops_special, ops_move, ops_compare, ops_integer, ops_multiply,
@@ -19,5 +20,6 @@ const OpEntry *const all_ops[] = {
     ops_memory, ops_mbarrier, ops_named_barrier, ops_warp, ops_matrix, ops_atomic,
     ops_cp_async, ops_setmaxnreg, ops_st_async, ops_cluster,
     ops_tma, ops_bulk, ops_tensormap,
-    ops_tcgen05_alloc, ops_tcgen05_ldst, ops_tcgen05_sync, 0,
+    ops_tcgen05_alloc, ops_tcgen05_ldst, ops_tcgen05_sync, ops_tcgen05_mma,
+    ops_tcgen05_commit, 0,
 };

@@ -63,10 +63,11 @@ static int scoreboard(Warp *w, const Insn *i, u32 m) {
   return STEP_NEXT;
 }
 
-/* Orders nothing itself: a commit, or an operation that lets another thread go on,
- * has all earlier operations before it, and what counts is who comes after. */
+/* What this warp issued lands before what it issues from here on. For other threads,
+ * what counts is who comes after (fence_after). */
 static int fence_before(Warp *w, const Insn *i, u32 m) {
-  (void)w, (void)i, (void)m;
+  (void)i, (void)m;
+  w->tc_own = w->m->async_seq;
   return STEP_NEXT;
 }
 

@@ -21,6 +21,7 @@ from sidestream.harness.exec.lower import (
     move,
     st_async,
     tcgen05_memory,
+    tcgen05_mma,
     tensormap,
     warp,
 )
@@ -33,7 +34,7 @@ FAMILIES: dict[str, Family] = {}
 _MODULES = (
     *(arithmetic, compare, control, convert, integer, logic, mma, move),
     *(atomic, barrier, cluster, cp_async, memory, st_async, warp, bulk, tensormap),
-    tcgen05_memory,
+    *(tcgen05_memory, tcgen05_mma),
 )
 for _module in _MODULES:
     for _op, _function in _module.FAMILY.items():
