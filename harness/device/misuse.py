@@ -300,3 +300,30 @@ TCGEN05: Told = {
         "a mask of ranks within the cluster",
     ),
 }
+
+CLC: Told = {
+    1: (
+        "requests a cancellation after the CTA has seen one fail",
+        "no further try_cancel once is_canceled was false",
+    ),
+    2: (
+        "asks which CTA was cancelled where none was, and uses the answer",
+        "get_first_ctaid under the predicate of is_canceled",
+    ),
+    3: (
+        "queries 16 bytes that no try_cancel has written",
+        "the response, read after its mbarrier has completed",
+    ),
+    4: (
+        "names memory outside the CTA's own shared memory",
+        "a response and an mbarrier in the CTA's .shared::cta window",
+    ),
+    5: (
+        "has a misaligned response or mbarrier",
+        "a 16-byte aligned response and an 8-byte aligned mbarrier",
+    ),
+    6: (
+        "is answered when a CTA that gets the response has exited",
+        "a wait for every request before a CTA of the cluster exits",
+    ),
+}

@@ -158,6 +158,7 @@ struct Cta {
   u32 pending_async; /* operations in flight that read or write this CTA's smem */
   u32 regs_pool;  /* registers released by setmaxnreg.dec, in registers x warps */
   u64 cluster_gen, cluster_arrived;
+  u32 clc_closed, clc_failed; /* clc.h; closed counts in the cluster's rank 0 */
 };
 
 struct Warp {
@@ -325,6 +326,8 @@ typedef struct OpEntry {
 /* Each family file defines `const OpEntry ops_<family>[]` ended by {0, 0}. */
 
 /* --- machine.c ---------------------------------------------------------------- */
+/* %ctaid of the CTA of rank `rank` in the grid's cluster number `cluster`. */
+void cta_coordinates(const Machine *m, u32 cluster, u32 rank, u32 *id);
 u64 next_random(Machine *m);
 int stop_launch(Warp *w, const Insn *i, u32 status);
 static inline u32 pc_of(const Machine *m, const Insn *i) { return (u32)(i - m->code); }

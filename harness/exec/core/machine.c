@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "clc.h"
 #include "core.h"
 #include "tmem.h"
 
@@ -210,27 +211,27 @@ Machine *ss_create(const Config *c) {
   return m;
 }
 
-static void start_cta(Machine *m, u32 slot) {
-  Cta *c = &m->ctas[slot];
-  u32 linear = m->next_cta++;
-  c->linear = linear;
-  c->rank = slot % m->cluster_size;
-  c->first_slot = slot - c->rank;
-  if (m->cluster_size == 1) {
-    c->id[0] = linear % m->grid[0];
-    c->id[1] = linear / m->grid[0] % m->grid[1];
-    c->id[2] = linear / m->grid[0] / m->grid[1];
-  } else { /* clusters in x-fastest order, then ranks inside */
-    u32 cl = linear / m->cluster_size, r = c->rank;
-    u32 nx = m->grid[0] / m->cluster[0], ny = m->grid[1] / m->cluster[1];
-    c->id[0] = cl % nx * m->cluster[0] + r % m->cluster[0];
-    c->id[1] = cl / nx % ny * m->cluster[1] + r / m->cluster[0] % m->cluster[1];
-    c->id[2] = cl / nx / ny * m->cluster[2] + r / m->cluster[0] / m->cluster[1];
+/* Clusters in x-fastest order, and the CTAs of a cluster likewise. */
+void cta_coordinates(const Machine *m, u32 cluster, u32 rank, u32 *id) {
+  for (int k = 0; k < 3; k++) {
+    u32 n = m->grid[k] / m->cluster[k];
+    id[k] = cluster % n * m->cluster[k] + rank % m->cluster[k];
+    cluster /= n;
+    rank /= m->cluster[k];
   }
+}
+
+static void start_cta(Machine *m, u32 slot, u32 cluster) {
+  Cta *c = &m->ctas[slot];
+  c->rank = slot % m->cluster_size;
+  c->linear = cluster * m->cluster_size + c->rank;
+  c->first_slot = slot - c->rank;
+  cta_coordinates(m, cluster, c->rank, c->id);
   memset(c->bar, 0, sizeof c->bar);
   c->pending_async = 0;
   c->regs_pool = 0;
   c->cluster_gen = c->cluster_arrived = 0;
+  c->clc_closed = c->clc_failed = 0;
   fill32(c->smem, round_up(m->smem_size, 4), m->smem_fill);
   memset(c->mbar_live, 0, m->smem_size / 8 + 1);
   if (c->tmem) tmem_start(c);
@@ -262,13 +263,18 @@ static void start_cta(Machine *m, u32 slot) {
   }
 }
 
-/* Start as many whole clusters as there are free slots for. */
-static void start_ctas(Machine *m) {
+/* Start whole clusters where slots are free. A seed holds some back, since a device
+ * takes time to start a grid: others may cancel them meanwhile. */
+static void start_ctas(Machine *m, int must) {
   for (u32 s = 0; s < m->n_slots && m->next_cta < m->n_ctas; s += m->cluster_size) {
     int idle = 1;
     for (u32 k = 0; k < m->cluster_size; k++) idle &= m->ctas[s + k].live_warps == 0;
     if (!idle) continue;
-    for (u32 k = 0; k < m->cluster_size; k++) start_cta(m, s + k);
+    if (m->seed && m->live_warps && !must && (next_random(m) & 3)) return;
+    ClcState grid = {m->next_cta / m->cluster_size, m->n_ctas / m->cluster_size, 0, 0};
+    u32 cluster = clc_step(grid, CLC_LAUNCH, 0).value - 1;
+    m->next_cta += m->cluster_size;
+    for (u32 k = 0; k < m->cluster_size; k++) start_cta(m, s + k, cluster);
   }
 }
 
@@ -403,7 +409,7 @@ u32 ss_run(Machine *m, u64 steps) {
   u64 seen = m->progress;
   if (m->status == ST_STEPS) m->status = ST_RUNNING;
   while (m->status == ST_RUNNING) {
-    start_ctas(m);
+    start_ctas(m, 0);
     if (!m->live_warps) {
       m->status = ST_DONE;
       break;
@@ -418,6 +424,7 @@ u32 ss_run(Machine *m, u64 steps) {
       idle = dry = 0;
     } else if (++idle > (m->seed ? 64 + m->n_warps * 16 : m->n_warps)) {
       idle = 0;
+      start_ctas(m, 1);
       if (m->n_queue) {
         land_some(m, 1);
       } else if (++dry < MAX_DRY && (m->progress != seen || stuck < 3)) {
