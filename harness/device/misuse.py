@@ -326,4 +326,8 @@ CLC: Told = {
         "is answered when a CTA that gets the response has exited",
         "a wait for every request before a CTA of the cluster exits",
     ),
+    21: (
+        "has a zero-column mask with reserved bits set or too wide a shift",
+        "a shift of at most what the instruction descriptor and M allow",
+    ),
 }

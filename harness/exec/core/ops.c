@@ -11,7 +11,7 @@ extern const OpEntry ops_matrix[], ops_atomic[], ops_cp_async[], ops_setmaxnreg[
 extern const OpEntry ops_st_async[], ops_cluster[], ops_clc[];
 extern const OpEntry ops_tma[], ops_bulk[], ops_tensormap[];
 extern const OpEntry ops_tcgen05_alloc[], ops_tcgen05_ldst[], ops_tcgen05_sync[];
-extern const OpEntry ops_tcgen05_mma[], ops_tcgen05_commit[];
+extern const OpEntry ops_tcgen05_mma[], ops_tcgen05_commit[], ops_tcgen05_cp[];
 
 const OpEntry *const all_ops[] = {
     ops_control, ops_special, ops_move, ops_compare, ops_integer, ops_multiply,
@@ -21,5 +21,5 @@ const OpEntry *const all_ops[] = {
     ops_cp_async, ops_setmaxnreg, ops_st_async, ops_cluster, ops_clc,
     ops_tma, ops_bulk, ops_tensormap,
     ops_tcgen05_alloc, ops_tcgen05_ldst, ops_tcgen05_sync, ops_tcgen05_mma,
-    ops_tcgen05_commit, 0,
+    ops_tcgen05_commit, ops_tcgen05_cp, 0,
 };

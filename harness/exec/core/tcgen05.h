@@ -51,7 +51,8 @@ enum Tcgen05Error {
   TC_SDESC_ABSOLUTE, /* absolute leading dimension stride */
   /* operands */
   TC_SCALE_COPIES,   /* scale factors differ between the 32-lane partitions */
-  TC_CTA_MASK        /* multicast to a CTA that the cluster does not have */
+  TC_CTA_MASK,       /* multicast to a CTA that the cluster does not have */
+  TC_ZERO_COLUMNS    /* zero-column mask: reserved bits, or a shift too wide */
 };
 
 /* The other CTA of the pair: ranks that differ in their lowest bit. NULL without. */

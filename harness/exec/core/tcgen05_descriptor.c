@@ -83,6 +83,7 @@ u32 tcgen05_idesc(const MmaForm *f, u32 bits, Idesc *out) {
   if ((d.mn_a && sub_byte(d.a)) || (d.mn_b && sub_byte(d.b))) return TC_IDESC_MAJOR;
   d.n = field(bits, 17, 6) << 3;
   d.m = mx ? field(bits, 27, 2) << 7 : field(bits, 24, 5) << 4;
+  d.max_shift = !mx && field(bits, 30, 2) ? 4u << field(bits, 30, 2) : 0;
   d.k = f->kind == KIND_F16 ? 16 : f->kind == KIND_TF32 ? 8 : fp4 ? 64 : 32;
   u32 wrong = check_shape(f, &d);
   if (wrong) return wrong;

@@ -33,6 +33,7 @@ typedef struct Idesc {
   u32 negate_a, negate_b;
   u32 mn_a, mn_b; /* 1: M- or N-major, "transposed" */
   u32 saturate;
+  u32 max_shift;  /* columns by which a zero-column mask may shift B (.ws) */
   u32 sfa, sfb;   /* first byte of the scale factors in their word */
   u32 ue4m3;      /* scale type: 1 UE4M3, 0 UE8M0 */
 } Idesc;

@@ -14,6 +14,7 @@
  */
 #include "tcgen05_mma.h"
 
+#include "tcgen05_columns.h"
 #include "tcgen05_multiply.h"
 #include "tcgen05_order.h"
 #include "tcgen05_scale.h"
@@ -79,10 +80,10 @@ static int matrix_a(const Mma *x, Cta *c, Values *a) {
       memcpy(p.w[w], tmem_cell(c, 0, tmem_column((u32)x->call->a) + w), TMEM_LANES * 4);
     tcgen05_expand(&p, d->a, packed4, TMEM_LANES, 0, a);
   } else {
-    Sdesc s;
-    u32 code = tcgen05_sdesc(x->call->a, element_bits(d->a), d->mn_a, &s);
+    Source s = {.type = d->a, .mn = d->mn_a, .packed4 = packed4, .rows = x->rows};
+    u32 code = tcgen05_sdesc(x->call->a, element_bits(d->a), d->mn_a, &s.at);
     if (code) return refuse(x, c, FAULT_TCGEN05, x->call->a, 0, code);
-    u32 bad = tcgen05_from_smem(c, &s, d->a, d->mn_a, packed4, x->rows, 0, a);
+    u32 bad = tcgen05_from_smem(c, &s, 0, a);
     if (bad) refuse(x, c, FAULT_SMEM_OOB, bad, 16, x->m->smem_size);
     spread_rows(x, a);
   }
@@ -96,15 +97,25 @@ static int matrix_a(const Mma *x, Cta *c, Values *a) {
 /* The even CTA of a pair has the lower half of B's columns. */
 static int matrix_b(const Mma *x, Cta *const *ctas, Values *b) {
   const Idesc *d = &x->d;
-  Sdesc s;
-  u32 code = tcgen05_sdesc(x->call->b, element_bits(d->b), d->mn_b, &s);
+  u32 each = d->n / x->form.group, masked = x->op->insn->x[3];
+  Source s = {.type = d->b, .mn = d->mn_b, .packed4 = x->form.kind >= KIND_MXF4,
+              .rows = each};
+  u32 code = tcgen05_sdesc(x->call->b, element_bits(d->b), d->mn_b, &s.at);
   if (code) return refuse(x, x->op->cta, FAULT_TCGEN05, x->call->b, 1, code);
-  u32 each = d->n / x->form.group;
+  ColumnMask mask;
+  if (masked) {
+    code = tcgen05_zero_columns(x->call->zero, d->m, d->n, d->max_shift, &mask);
+    if (code) return refuse(x, x->op->cta, FAULT_TCGEN05, x->call->zero, 3, code);
+    s.first = mask.shift;
+  }
   for (u32 g = 0; g < x->form.group; g++) {
-    u32 bad = tcgen05_from_smem(ctas[g], &s, d->b, d->mn_b, x->form.kind >= KIND_MXF4,
-                                each, g * each, b);
+    u32 bad = tcgen05_from_smem(ctas[g], &s, g * each, b);
     if (bad) refuse(x, ctas[g], FAULT_SMEM_OOB, bad, 16, x->m->smem_size);
   }
+  if (!masked) return 1;
+  for (u32 k = 0; k < d->k; k++)
+    for (u32 n = 0; n < d->n; n++)
+      if (mask.zero[n]) b->v[k * TC_ROWS + n] = 0;
   return 1;
 }
 

@@ -5,7 +5,7 @@
 #include "tcgen05_descriptor.h"
 
 /* x[0] of the row: .kind | .cta_group << 4 | flags; x[1] = scale-input-d; x[2] = scale
- * factors a row. The same values are in exec/lower/tcgen05_mma.py. */
+ * factors a row; x[3] = 1 with a zero-column mask. The same values are in exec/lower/tcgen05_mma.py. */
 enum { MMA_A_TMEM = 0x100, MMA_WS = 0x200 };
 
 static inline MmaForm mma_form(const Insn *i) {

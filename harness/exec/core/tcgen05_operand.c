@@ -115,13 +115,13 @@ static inline const u8 *chunk(Chunks *s, u32 addr) {
   return s->smem + off;
 }
 
-static void rows_along_k(Chunks *c, const Sdesc *s, u32 type, u32 packed4, u32 rows,
-                         Packed *p) {
-  int narrow = !packed4 && (type == E_E2M1 || type == E_E2M3 || type == E_E3M2);
-  for (u32 r = 0; r < rows; r++) {
+static void rows_along_k(Chunks *c, const Source *s, Packed *p) {
+  u32 type = s->type;
+  int narrow = !s->packed4 && (type == E_E2M1 || type == E_E2M3 || type == E_E3M2);
+  for (u32 r = 0; r < s->rows; r++) {
     u32 words[TC_WORDS];
     for (u32 h = 0; h < 2; h++) {
-      const u8 *from = chunk(c, sdesc_k_chunk(s, r, h));
+      const u8 *from = chunk(c, sdesc_k_chunk(&s->at, s->first + r, h));
       u8 *to = (u8 *)(words + 4 * h);
       if (!narrow) memcpy(to, from, 16);
       else if (type == E_E2M1) tcgen05_unpack4(from, to);
@@ -154,33 +154,34 @@ static inline void expand_chunk(const u8 *from, u32 type, u32 *d) {
   }
 }
 
-static void rows_across_k(Chunks *c, const Sdesc *s, u32 type, u32 rows, u32 at,
-                          Values *out) {
-  u32 bits = element_bits(type), wide = 128 / bits, depth = 256 / bits;
+static void rows_across_k(Chunks *c, const Source *s, u32 at, Values *out) {
+  u32 bits = element_bits(s->type), wide = 128 / bits, depth = 256 / bits;
   for (u32 k = 0; k < depth; k++) {
-    u32 *d = out->v + k * TC_ROWS + at, last[16];
-    for (u32 r = 0; r < rows; r += wide) {
-      const u8 *from = chunk(c, sdesc_mn_chunk(s, k, r / wide));
-      if (rows - r >= wide) {
-        expand_chunk(from, type, d + r);
+    u32 *d = out->v + k * TC_ROWS + at, part[16];
+    for (u32 r = 0; r < s->rows;) {
+      u32 row = s->first + r, skip = row % wide, n = wide - skip;
+      const u8 *from = chunk(c, sdesc_mn_chunk(&s->at, k, row / wide));
+      if (n > s->rows - r) n = s->rows - r;
+      if (n == wide) {
+        expand_chunk(from, s->type, d + r);
       } else {
-        expand_chunk(from, type, last);
-        memcpy(d + r, last, (rows - r) * sizeof *d);
+        expand_chunk(from, s->type, part);
+        memcpy(d + r, part + skip, n * sizeof *d);
       }
+      r += n;
     }
   }
 }
 
-u32 tcgen05_from_smem(Cta *cta, const Sdesc *s, u32 type, u32 mn, u32 packed4, u32 rows,
-                      u32 at, Values *out) {
+u32 tcgen05_from_smem(Cta *cta, const Source *s, u32 at, Values *out) {
   u32 size = cta->m->smem_size;
   Chunks c = {cta->smem, size >= 16 ? size - 16 : 0, size < 16, 0};
-  if (mn) {
-    rows_across_k(&c, s, type, rows, at, out);
+  if (s->mn) {
+    rows_across_k(&c, s, at, out);
   } else {
     Packed p;
-    rows_along_k(&c, s, type, packed4, rows, &p);
-    tcgen05_expand(&p, type, packed4, rows, at, out);
+    rows_along_k(&c, s, &p);
+    tcgen05_expand(&p, s->type, s->packed4, s->rows, at, out);
   }
   return c.bad;
 }

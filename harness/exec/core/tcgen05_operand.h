@@ -37,11 +37,19 @@ static inline u32 element_bits(u32 type) {
   return type == E_TF32 ? 32 : type <= E_BF16 ? 16 : 8;
 }
 
-/* Rows [0, rows) of a matrix in the shared memory of `c`, to columns [at, at + rows) of
- * `out`. `packed4`: 4-bit elements without padding. Returns 0, or the first address that
- * lies outside shared memory: its bytes count as zeros. */
-u32 tcgen05_from_smem(Cta *c, const Sdesc *s, u32 type, u32 mn, u32 packed4, u32 rows,
-                      u32 at, Values *out);
+/* Which rows of a matrix in shared memory, and how they lie there. */
+typedef struct Source {
+  Sdesc at;
+  u32 type;    /* enum ElementType */
+  u32 mn;      /* 1: MN-major */
+  u32 packed4; /* 1: 4-bit elements without padding */
+  u32 first, rows;
+} Source;
+
+/* Rows of a matrix in the shared memory of `c`, to columns [at, at + rows) of `out`.
+ * Returns 0, or the first address that lies outside shared memory: its bytes count as
+ * zeros. */
+u32 tcgen05_from_smem(Cta *c, const Source *s, u32 at, Values *out);
 
 /* Unpack rows [0, rows) that are packed along K. */
 void tcgen05_expand(const Packed *p, u32 type, u32 packed4, u32 rows, u32 at, Values *out);

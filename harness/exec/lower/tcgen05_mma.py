@@ -32,6 +32,11 @@ _SCALES = {
 }
 """Scale factors along K; sm_100 has no K = 96, where blocks count differently."""
 
+# The order is that of the enums in core/tcgen05_cp.c.
+_CP_SHAPES = ("128x256b", "4x256b", "128x128b", "64x128b", "32x128b")
+_CP_FORMATS = ("", "b6x16_p32", "b4x16_p64")
+_CP_MULTICAST = ("", "warpx2::02_13", "warpx2::01_23", "warpx4")
+
 _S32 = range(-(2**31), 2**31)
 
 
@@ -80,7 +85,32 @@ def _mma(low: Builder, ins: ir.Instruction) -> None:
     mask = ins.args.get("mask")
     if isinstance(mask, ir.Vector):
         refs += [low.source(e, 32) for e in mask.elements]
-    low.emit("tcgen05.mma", x=(form, _scale_input(ins), scales), ext=refs)
+    low.emit(
+        "tcgen05.mma",
+        x=(form, _scale_input(ins), scales, int(zero is not None)),
+        ext=refs,
+    )
+
+
+def _cp(low: Builder, ins: ir.Instruction) -> None:
+    only(ins, "cta_group", "shape", "multicast", "dst_fmt", "src_fmt")
+    form = _CP_SHAPES.index(ins.mods["shape"])
+    form |= _CP_FORMATS.index(ins.mods.get("src_fmt", "")) << 4
+    form |= _CP_MULTICAST.index(ins.mods.get("multicast", "")) << 8
+    base, offset = _tensor(low, ins, "addr")
+    low.emit(
+        "tcgen05.cp",
+        a=base,
+        b=low.source(ins.args["a"], 64),
+        x=(form, GROUPS[ins.mods["cta_group"]], offset),
+    )
+
+
+def _shift(low: Builder, ins: ir.Instruction) -> None:
+    only(ins, "cta_group", "down")
+    base, offset = _tensor(low, ins, "addr")
+    group = GROUPS[ins.mods["cta_group"]]
+    low.emit("tcgen05.shift", a=base, x=(0, group, offset))
 
 
 def _commit(low: Builder, ins: ir.Instruction) -> None:
@@ -100,5 +130,8 @@ def _commit(low: Builder, ins: ir.Instruction) -> None:
 
 FAMILY = {
     "tcgen05.mma": _mma,
+    "tcgen05.mma.ws": _mma,
+    "tcgen05.cp": _cp,
+    "tcgen05.shift": _shift,
     "tcgen05.commit": _commit,
 }
