@@ -299,6 +299,10 @@ TCGEN05: Told = {
         "is multicast to a CTA that the cluster does not have",
         "a mask of ranks within the cluster",
     ),
+    21: (
+        "has a zero-column mask with reserved bits set or too wide a shift",
+        "a shift of at most what the instruction descriptor and M allow",
+    ),
 }
 
 CLC: Told = {
@@ -325,9 +329,5 @@ CLC: Told = {
     6: (
         "is answered when a CTA that gets the response has exited",
         "a wait for every request before a CTA of the cluster exits",
-    ),
-    21: (
-        "has a zero-column mask with reserved bits set or too wide a shift",
-        "a shift of at most what the instruction descriptor and M allow",
     ),
 }
