@@ -414,6 +414,12 @@ def test_a_load_pending_around_a_loop():
     assert waits_of(text) == {2: {3}, 6: {3}}
 
 
+def test_a_load_pending_through_jumps_backwards():
+    text = lines(DECLARE, "bra THREE;", "ONE:", "add.u32 %r5, %r1, 1;", "ret;")
+    text = lines(text, "TWO:", "bra ONE;", "THREE:", LD0, "bra TWO;")
+    assert waits_of(text) == {3: {8}}
+
+
 def test_a_load_pending_on_one_side_of_a_branch():
     text = lines(
         DECLARE,
