@@ -1,7 +1,7 @@
 /* Operations in flight: issued by a warp, landed by the scheduler, later. */
 #include <stdlib.h>
 
-#include "core.h"
+#include "cost.h"
 
 Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land) {
   Machine *m = w->m;
@@ -25,16 +25,33 @@ Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land) {
   op->mask = 0;
   op->group = 0;
   op->data = NULL;
+  op->path = NULL;
   op->seq = m->async_seq++;
   return op;
 }
 
+static void land(Machine *m, Async *op) {
+  if (!m->cost) {
+    op->land(m, op);
+    return;
+  }
+  const CostPath *before = cost_land(m, op);
+  op->land(m, op);
+  cost_landed(m, op, before);
+}
+
+void async_land_at_once(Machine *m, Async *op) {
+  if (m->cost) cost_issued(m, op);
+  land(m, op);
+}
+
 void async_push(Machine *m, Async *op) {
+  if (m->cost) cost_issued(m, op);
   if (m->n_queue == m->cap_queue) {
     u32 cap = m->cap_queue ? m->cap_queue * 2 : 64;
     Async **q = realloc(m->queue, cap * sizeof *q);
     if (!q) { /* land at once rather than lose it */
-      op->land(m, op);
+      land(m, op);
       free(op->data);
       free(op);
       return;
@@ -63,7 +80,7 @@ void async_land_one(Machine *m, u32 index) {
   m->n_queue--;
   op->cta->pending_async--;
   m->progress++;
-  op->land(m, op);
+  land(m, op);
   free(op->data);
   op->arg[0] = (u64)m->free_list;
   m->free_list = op;

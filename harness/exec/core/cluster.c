@@ -3,7 +3,7 @@
  * PTX ISA, Parallel Synchronization and Communication Instructions: barrier.cluster;
  * Data Movement and Conversion Instructions: mapa, getctarank.
  */
-#include "core.h"
+#include "cost.h"
 
 /* Misuse of barrier.cluster; the info of FAULT_NAMED_BARRIER, beside the codes of
  * named_barrier.h. */
@@ -24,6 +24,7 @@ static void cluster_settle(Machine *m, u32 first) {
   Cta *lead = &m->ctas[first];
   if (lead->cluster_arrived && cluster_complete(m, first, lead->cluster_gen)) {
     lead->cluster_arrived = 0;
+    if (m->cost) cost_barrier_release(m, lead, COST_CLUSTER_BARRIER, lead->cluster_gen);
     lead->cluster_gen++;
     m->progress++;
   }
@@ -42,6 +43,7 @@ static int cluster_arrive(Warp *w, const Insn *i, u32 m) {
     else lead->cluster_arrived++;
     w->cluster_lane[l] = 1 + lead->cluster_gen;
   }
+  if (w->m->cost) cost_barrier_arrive(w->m, lead, COST_CLUSTER_BARRIER, w);
   w->m->progress++;
   cluster_settle(w->m, w->cta->first_slot);
   return STEP_NEXT;
@@ -63,6 +65,9 @@ static int cluster_wait(Warp *w, const Insn *i, u32 m) {
       return STEP_BLOCK;
     }
   }
+  u64 waited = w->cluster_lane[__builtin_ctz(m)];
+  if (w->m->cost && waited)
+    cost_barrier_pass(w->m, lead, COST_CLUSTER_BARRIER, waited - 1, w);
   for (u32 l = 0; l < LANES; l++)
     if (lane_on(m, (int)l)) w->cluster_lane[l] = 0;
   return STEP_NEXT;

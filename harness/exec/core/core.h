@@ -218,6 +218,7 @@ struct Async {
   u64 arg[24];
   u64 lanes[LANES][2]; /* per-lane addresses (cp.async) */
   u8 *data;            /* bytes read and not yet written; freed with the operation */
+  struct CostPath *path; /* when it ends in the cost model (cost.h), or NULL */
 };
 enum AsyncKind {
   ASYNC_CP = 1,
@@ -231,7 +232,8 @@ enum AsyncKind {
   ASYNC_TC_CP,      /* tcgen05.cp */
   ASYNC_TC_SHIFT,   /* tcgen05.shift */
   ASYNC_TC_COMMIT,  /* tcgen05.commit: the arrival it makes once what it tracks landed */
-  ASYNC_CLC         /* clusterlaunchcontrol.try_cancel */
+  ASYNC_CLC,        /* clusterlaunchcontrol.try_cancel */
+  ASYNC_CP_ARRIVE   /* cp.async.mbarrier.arrive */
 };
 
 struct Machine {
@@ -279,6 +281,7 @@ struct Machine {
   u32 n_faults;
   u64 dropped_faults;
   void *memory; /* the one block behind rf, smem and local */
+  struct Cost *cost; /* the cost model (cost.h), or NULL */
 };
 
 /* --- operands ---------------------------------------------------------------- */
@@ -377,6 +380,8 @@ u8 *resolve(Warp *w, const Insn *i, u32 lane, u32 space, u64 addr, u32 size, u32
 /* --- async.c ------------------------------------------------------------------ */
 Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land);
 void async_push(Machine *m, Async *op);
+/* Land an operation that was never queued: its effects come with its issue. */
+void async_land_at_once(Machine *m, Async *op);
 /* Operations of `kind` still in flight that lane `lane` of `w` issued in groups
  * numbered at most `group`. */
 u32 async_outstanding(const Warp *w, u32 kind, u32 lane, u32 group);

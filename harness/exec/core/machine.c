@@ -7,6 +7,7 @@
 
 #include "clc.h"
 #include "core.h"
+#include "cost.h"
 #include "tmem.h"
 
 extern const OpEntry *const all_ops[];
@@ -24,6 +25,7 @@ typedef struct Config {
   u32 grid[3], block[3], cluster[3];
   u32 n_sms, ctas_per_sm, quantum, smem_fill, reg_fill, arch, regs_per_thread;
   u32 tensor_memory; /* 1: the kernel has tcgen05 instructions */
+  CostTable cost;
 } Config;
 
 typedef struct Blocked {
@@ -75,6 +77,7 @@ void ss_destroy(Machine *m) {
   if (!m) return;
   for (u32 k = 0; k < m->n_queue; k++) {
     free(m->queue[k]->data);
+    free(m->queue[k]->path);
     free(m->queue[k]);
   }
   while (m->free_list) {
@@ -82,6 +85,7 @@ void ss_destroy(Machine *m) {
     free(m->free_list);
     m->free_list = next;
   }
+  if (m->cost) cost_destroy(m);
   free(m->queue);
   free(m->code);
   free(m->ctas);
@@ -179,7 +183,7 @@ Machine *ss_create(const Config *c) {
   }
   memcpy(m->code, c->code, c->n_code * sizeof(Insn));
   if (c->n_allocs) memcpy(m->allocs, c->allocs, c->n_allocs * sizeof(Alloc));
-  if (!link_code(m, c)) {
+  if (!link_code(m, c) || (c->cost.rows && !cost_create(m, &c->cost))) {
     ss_destroy(m);
     return NULL;
   }
@@ -261,6 +265,7 @@ static void start_cta(Machine *m, u32 slot, u32 cluster) {
     fill32(w->local, (u64)m->local_bytes * LANES & ~3ull, m->reg_fill);
     paths_init(w, 0, w->initial);
   }
+  if (m->cost) cost_start_cta(m, c);
 }
 
 /* Start whole clusters where slots are free. A seed holds some back, since a device
@@ -298,8 +303,10 @@ void block_on(Warp *w, u32 kind, u64 addr, u64 info) {
   w->block_info = info;
 }
 
-/* One slice of a warp. Returns the number of instructions executed. */
-static u64 run_warp(Machine *m, Warp *w, u64 quantum) {
+/* One slice of a warp. Returns the number of instructions executed. It is compiled
+ * twice, so that the cost model costs nothing when it is off. */
+static inline __attribute__((always_inline)) u64 run_slice(Machine *m, Warp *w,
+                                                           u64 quantum, int costed) {
   const Insn *code = m->code;
   u64 *counts = m->counts;
   u64 n = 0;
@@ -321,7 +328,9 @@ static u64 run_warp(Machine *m, Warp *w, u64 quantum) {
         continue;
       }
     }
+    if (costed) cost_begin(m, pc);
     int r = i->fn(w, i, active);
+    if (costed && r <= STEP_YIELD && r != STEP_BLOCK) cost_executed(m, w, pc, active);
     if (__builtin_expect(r == STEP_NEXT, 1)) {
       w->pc++;
       counts[pc]++;
@@ -364,12 +373,19 @@ static u64 run_warp(Machine *m, Warp *w, u64 quantum) {
   return n;
 }
 
+static u64 run_warp(Machine *m, Warp *w, u64 quantum) {
+  if (!m->cost) return run_slice(m, w, quantum, 0);
+  cost_run(m, w);
+  return run_slice(m, w, quantum, 1);
+}
+
 static void finish_warp(Machine *m, Warp *w) {
   Cta *c = w->cta;
   m->live_warps--;
   m->progress++;
   if (--c->live_warps) return;
   async_land_cta(m, c);
+  if (m->cost) cost_finish_cta(m, c);
   if (c->tmem) tmem_finish(c);
 }
 

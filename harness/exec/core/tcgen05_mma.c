@@ -14,6 +14,7 @@
  */
 #include "tcgen05_mma.h"
 
+#include "cost.h"
 #include "tcgen05_columns.h"
 #include "tcgen05_multiply.h"
 #include "tcgen05_order.h"
@@ -191,6 +192,11 @@ static void land(Machine *m, Async *op) {
 enum { EXT_D, EXT_D_AT, EXT_A, EXT_A_AT, EXT_B, EXT_IDESC, EXT_ENABLE, EXT_SFA,
        EXT_SFA_AT, EXT_SFB, EXT_SFB_AT, EXT_ZERO, EXT_MASK };
 
+static u64 flops(const MmaForm *form, u32 idesc) {
+  Idesc d;
+  return tcgen05_idesc(form, idesc, &d) ? 0 : 2ull * d.m * d.n * d.k;
+}
+
 static int mma(Warp *w, const Insn *i, u32 m) {
   const s32 *ext = w->m->ext + i->ext;
   MmaForm form = mma_form(i);
@@ -214,6 +220,7 @@ static int mma(Warp *w, const Insn *i, u32 m) {
     for (s32 k = EXT_MASK; k < i->n_ext; k++) call.disabled[k - EXT_MASK] = R32(ext[k])[l];
     u32 shape = (u32)form.kind << 28 | (call.idesc & 0x1f7e0030u);
     u32 same = (shape ^ call.d * 0x9e3779b1u) | 1u;
+    if (w->m->cost) cost_work(w->m, flops(&form, call.idesc));
     if (tcgen05_issue(w, i, l, ASYNC_TC_MMA, land, &call, sizeof call, same, 0))
       return STEP_STOP;
   }

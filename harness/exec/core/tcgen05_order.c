@@ -58,7 +58,7 @@ int tcgen05_issue(Warp *w, const Insn *i, u32 lane, u32 kind, LandFn land,
     Async now = {.insn = i, .warp = w, .cta = w->cta, .kind = kind, .lane = lane};
     memcpy(now.arg, call, size);
     now.seq = m->async_seq++;
-    land(m, &now);
+    async_land_at_once(m, &now);
     return m->status == ST_RUNNING ? STEP_NEXT : STEP_STOP;
   }
   Async *op = async_new(w, i, kind, land);
