@@ -349,6 +349,23 @@ ld.shared.b32 %more, [%at];
     assert {(f.kind, f.info) for f in ran.result.faults} == {("tmem", UNALLOCATED)}
 
 
+@pytest.mark.parametrize("shape", ["32x32b", "16x64b"])
+def test_a_column_alone_means_the_warps_own_quarter(shape):
+    """Released kernels load and store so in every warp."""
+    cells = image(5)
+    body = f""".reg .b32 %d<4>;
+tcgen05.ld.{spell(shape, 4)} {vector("d", 4)}, [%base + 24];
+tcgen05.wait::ld.sync.aligned;
+{store_registers("d", 4, "%got")}
+tcgen05.st.{spell(shape, 4)} [%base + 40], {vector("d", 4)};
+tcgen05.wait::st.sync.aligned;"""
+    buffers = {"got": np.zeros((4, LANES), np.uint32)}
+    ran = clean(run(body, cells=cells, buffers=buffers))
+    wanted = gathered(cells, shape, 4, lane=0, column=24)
+    assert np.array_equal(ran.buffers["got"], wanted)
+    assert np.array_equal(gathered(ran.dump, shape, 4, lane=0, column=40), wanted)
+
+
 @pytest.mark.parametrize("warp", range(8))
 @pytest.mark.parametrize("lane", [0, 32, 64, 96])
 def test_only_the_warps_own_quarter_is_accessible(warp, lane):
@@ -359,7 +376,8 @@ tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%d}}, [%base + {lane << 16}];
 OVER:"""
     ran = run(body, warps=8)
     faults = {(f.kind, f.info) for f in ran.result.faults}
-    assert faults == (set() if lane == 32 * (warp % 4) else {("tmem", QUADRANT)})
+    own = lane in (0, 32 * (warp % 4))
+    assert faults == (set() if own else {("tmem", QUADRANT)})
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,12 @@ static void load_land(Machine *m, Async *op) {
   w->tmem_loads--;
 }
 
+/* An address in the first 32 lanes counts from the warp's own: released kernels give a
+ * column alone, in every warp (cuDNN frontend's SM100 forward; it runs on the chip). */
+static u32 in_quadrant(const Warp *w, u32 addr) {
+  return tmem_lane(addr) < 32 ? addr + (w->id % 4 * 32 << 16) : addr;
+}
+
 /* The address of an aligned instruction is the same in all lanes. */
 static u32 common_address(Warp *w, const Insn *i, u32 m) {
   const u32 *a = R32(i->a);
@@ -179,7 +185,7 @@ static u32 common_address(Warp *w, const Insn *i, u32 m) {
   }
   if (differ)
     fault(w, i, (u32)__builtin_ctz(m), FAULT_TCGEN05, first, 0, TC_NOT_UNIFORM);
-  return first + (u32)i->imm;
+  return in_quadrant(w, first + (u32)i->imm);
 }
 
 static int ld(Warp *w, const Insn *i, u32 m) {
