@@ -55,7 +55,8 @@ int tcgen05_issue(Warp *w, const Insn *i, u32 lane, u32 kind, LandFn land,
                   const void *call, u32 size, u32 form, u32 small) {
   Machine *m = w->m;
   if (!m->seed) {
-    Async now = {.insn = i, .warp = w, .cta = w->cta, .kind = kind, .lane = lane};
+    Async now = {.land = land, .insn = i, .warp = w, .cta = w->cta, .kind = kind};
+    now.lane = lane;
     memcpy(now.arg, call, size);
     now.seq = m->async_seq++;
     async_land_at_once(m, &now);
