@@ -85,14 +85,17 @@ def _check(
             raise UsageError(f"{launches} exists; a recording never overwrites")
         facts = facts | {"launches": launches}
     settings = check.settings_for(kernel, **facts)
-    selection = check.Selection(names=tuple(names), traces=tuple(traces), steps=steps)
+    beyond = settings[0].impl != "sidestream" and settings[0].arch == "sm_100a"
+    selection = check.Selection(
+        names=tuple(names), traces=tuple(traces), steps=steps, beyond=beyond
+    )
     status = check.run(
         settings,
         selection.scenarios(),
         jobs=jobs,
         out=out,
         command=_command_line(),
-        asked=bool(names),
+        asked=selection.asked,
     )
     raise typer.Exit(status)
 

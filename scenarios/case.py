@@ -43,8 +43,9 @@ __all__ = ["CaseInputs", "Scenario", "build"]
 class CaseInputs:
     """Everything a call of one scenario reads or writes, as numpy arrays.
 
-    `slabs` maps a name to storage: uint16 bits of `scenario.dtype`, or float32 for
-    `lse`. `out` and `lse` start as the sentinels of `sidestream.scenarios.fill`.
+    `slabs` maps a name to storage: bits of `scenario.dtype` as uint16 or uint8, those
+    of `scenario.out_dtype` for `out`, or float32 for `lse`. `out` and `lse` start as
+    the sentinels of `sidestream.scenarios.fill`.
     """
 
     scenario: Scenario
@@ -60,6 +61,8 @@ class CaseInputs:
     lengths_kv: NDArray[np.int32]
     sinks: NDArray[np.float32] | None
     """(heads_q,)"""
+    descales: tuple[NDArray[np.float32], ...] | None
+    """Of Q, K and V, (1,) each."""
     live: NDArray[np.bool_]
     """(capacity_q,): rows inside a sequence; the others must stay untouched."""
     judged: NDArray[np.bool_]
@@ -75,9 +78,11 @@ class CaseInputs:
         )
 
     def values(self, view: View) -> NDArray[np.float64]:
-        """Return the numbers that the 16-bit bits of `view` stand for."""
+        """Return the numbers that the bits of `view` stand for, without descales."""
         bits = np.ascontiguousarray(self.array(view))
-        return narrow.from_bits(bits, narrow.by_name(self.scenario.dtype))
+        case = self.scenario
+        kind = case.out_dtype if view.slab == self.out.slab else case.dtype
+        return narrow.from_bits(bits, narrow.by_name(kind))
 
     def scratch(self, size: int) -> NDArray[np.uint8]:
         """Return `size` bytes for the workspace."""
@@ -87,10 +92,14 @@ class CaseInputs:
     def problem(self) -> Problem:
         """Return the float64 problem whose result the call must match."""
         case = self.scenario
+        q, k, v = (self.values(view) for view in (self.q, self.k, self.v))
+        if self.descales is not None:
+            factors = (float(d[0]) for d in self.descales)
+            q, k, v = (x * f for x, f in zip((q, k, v), factors, strict=True))
         return Problem(
-            q=self.values(self.q),
-            k=self.values(self.k),
-            v=self.values(self.v),
+            q=q,
+            k=k,
+            v=v,
             seq_q=seq.declared(self.lengths_q, form=case.lengths_q_form),
             seq_kv=seq.declared(self.lengths_kv, form=case.lengths_kv_form),
             causal=case.causal,
@@ -126,17 +135,19 @@ def build(scenario: Scenario, rng: np.random.Generator | None = None) -> CaseInp
         heads_q=scenario.heads_q,
         heads_kv=scenario.heads_kv,
         dim=scenario.head_dim,
+        dim_v=scenario.width_v,
     )
+    target = narrow.by_name(scenario.dtype)
     poison = TAIL_BITS[scenario.tail_fill][scenario.dtype]
     slabs: dict[str, NDArray[Any]] = {
-        name: np.full(size, poison, dtype=np.uint16) for name, size in sizes.items()
+        name: np.full(size, poison, target.bits_type) for name, size in sizes.items()
     }
     size, out = lay_out_alone(
         "out",
         scenario.out_layout,
         tokens=scenario.capacity_q,
         heads=scenario.heads_q,
-        dim=scenario.head_dim,
+        dim=scenario.width_v,
     )
     slabs["out"] = np.full(size, OUT_SENTINEL, dtype=np.uint16)
     lse: View | None = None
@@ -167,10 +178,12 @@ def build(scenario: Scenario, rng: np.random.Generator | None = None) -> CaseInp
             scenario.lengths_kv, form=scenario.lengths_kv_form, base=scenario.base_kv
         ),
         sinks=sinks,
+        descales=tuple(np.array([f], np.float32) for f in scenario.descales)
+        if scenario.descales is not None
+        else None,
         live=live,
         judged=judged,
     )
-    target = narrow.by_name(scenario.dtype)
     for name, view in views.items():
         data = numbers[name]
         inputs.array(view)[: data.shape[0]] = narrow.to_bits(data, target)
@@ -190,7 +203,9 @@ def _draw(
     dim = scenario.head_dim
     q = generator.standard_normal((scenario.total_q, scenario.heads_q, dim))
     k = generator.standard_normal((scenario.total_kv, scenario.heads_kv, dim))
-    v = generator.standard_normal((scenario.total_kv, scenario.heads_kv, dim))
+    v = generator.standard_normal(
+        (scenario.total_kv, scenario.heads_kv, scenario.width_v)
+    )
     if scenario.values == "flat":
         k *= 2.0**-9
     elif scenario.values == "sharp":

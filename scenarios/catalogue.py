@@ -15,12 +15,16 @@ from sidestream.scenarios.catalogue_layout import LAYOUT
 from sidestream.scenarios.catalogue_lengths import LENGTHS
 from sidestream.scenarios.catalogue_masks import MASKS
 from sidestream.scenarios.catalogue_numerics import NUMERICS
+from sidestream.scenarios.catalogue_public import PUBLIC
 
 CATALOGUE: tuple[Scenario, ...] = (*LENGTHS, *MASKS, *LAYOUT, *NUMERICS, *HOST)
-"""Every named scenario, in the order they are run."""
+"""The named scenarios of our kernels' interface, in the order they are run."""
+
+EVERY: tuple[Scenario, ...] = (*CATALOGUE, *PUBLIC)
+"""With those that only public packages serve."""
 
 LARGEST_FLOPS = 60_000_000
-"""No scenario of the catalogue has more work than this."""
+"""No scenario of the catalogue has more work than this; those of `PUBLIC` may."""
 
 
 class UnknownScenarioError(UsageError, KeyError):
@@ -36,10 +40,10 @@ def by_name(name: str) -> Scenario:
     Raises:
         UnknownScenarioError: there is none; also a KeyError.
     """
-    for scenario in CATALOGUE:
+    for scenario in EVERY:
         if scenario.name == name:
             return scenario
-    names = [scenario.name for scenario in CATALOGUE]
+    names = [scenario.name for scenario in EVERY]
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"; did you mean {', '.join(close)}?" if close else ""
     raise UnknownScenarioError(f"no scenario is called {name!r}{hint}")
@@ -47,4 +51,4 @@ def by_name(name: str) -> Scenario:
 
 def with_tags(*tags: str) -> tuple[Scenario, ...]:
     """Return the scenarios that carry every one of `tags`."""
-    return tuple(s for s in CATALOGUE if set(tags) <= set(s.tags))
+    return tuple(s for s in EVERY if set(tags) <= set(s.tags))

@@ -18,12 +18,13 @@ LSE_SENTINEL = 0x7FC0D5D5
 """A quiet NaN in float32."""
 
 TAIL_BITS = {
-    "nan": {"float16": 0x7E00, "bfloat16": 0x7FC0},
-    "inf": {"float16": 0x7C00, "bfloat16": 0x7F80},
-    "huge": {"float16": 0x7BFF, "bfloat16": 0x7F7F},
-    "zero": {"float16": 0x0000, "bfloat16": 0x0000},
+    "nan": {"float16": 0x7E00, "bfloat16": 0x7FC0, "float8_e4m3fn": 0x7F},
+    "inf": {"float16": 0x7C00, "bfloat16": 0x7F80, "float8_e4m3fn": 0x7F},
+    "huge": {"float16": 0x7BFF, "bfloat16": 0x7F7F, "float8_e4m3fn": 0x7E},
+    "zero": {"float16": 0x0000, "bfloat16": 0x0000, "float8_e4m3fn": 0x00},
 }
-"""What tokens past the live total and gaps between strides hold, as 16-bit bits."""
+"""What tokens past the live total and gaps between strides hold, as bits of the input
+type; E4M3 has no infinity, so its `inf` is the NaN."""
 
 _WORDS = {
     "zeros": 0x00000000,

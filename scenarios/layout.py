@@ -15,6 +15,8 @@ OUT_LAYOUTS = ("packed", "padded", "spread")
 LAYOUTS = (*OUT_LAYOUTS, "kv_pair", "fused_qkv")
 """kv_pair: K and V are the halves of one [tokens, 2, heads, dim] record. fused_qkv:
 all three are slices of one [tokens, heads_q + 2 heads_kv, dim] slab."""
+SHARED_LAYOUTS = ("kv_pair", "fused_qkv")
+"""Those with more than one operand in a record."""
 LSE = ("none", "token_major", "head_major")
 
 
@@ -48,8 +50,12 @@ def lay_out_inputs(
     heads_q: int,
     heads_kv: int,
     dim: int,
+    dim_v: int,
 ) -> tuple[dict[str, int], dict[str, View]]:
-    """Lay out Q, K and V; return the slab sizes in elements and the views."""
+    """Lay out Q, K and V; return the slab sizes in elements and the views.
+
+    The layouts in which K and V share a record need `dim_v == dim`.
+    """
     if layout == "fused_qkv":
         return _slices(
             "qkv", tokens_q, dim, {"q": heads_q, "k": heads_kv, "v": heads_kv}
@@ -62,9 +68,9 @@ def lay_out_inputs(
     if layout == "kv_pair":
         pair, halves = _slices("kv", tokens_kv, dim, {"k": heads_kv, "v": heads_kv})
         return {**sizes, **pair}, {**views, **halves}
-    for name in ("k", "v"):
+    for name, width in (("k", dim), ("v", dim_v)):
         sizes[name], views[name] = lay_out_alone(
-            name, alone, tokens=tokens_kv, heads=heads_kv, dim=dim
+            name, alone, tokens=tokens_kv, heads=heads_kv, dim=width
         )
     return sizes, views
 

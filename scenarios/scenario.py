@@ -8,9 +8,15 @@ from typing import Any
 from sidestream.harness.errors import ContractError
 from sidestream.reference.mask import ANCHORS, CAUSAL
 from sidestream.scenarios.fill import SCRATCH, TAIL_BITS
-from sidestream.scenarios.layout import LAYOUTS, LSE, OUT_LAYOUTS
+from sidestream.scenarios.layout import LAYOUTS, LSE, OUT_LAYOUTS, SHARED_LAYOUTS
 
 DTYPES = ("float16", "bfloat16")
+FLOAT8 = "float8_e4m3fn"
+"""An input type that is no output type: O is then bfloat16."""
+ROUTES = ("default", "clc", "role-split")
+"""default: what the implementation chooses. clc: tiles are taken by cluster launch
+control. role-split: one CTA pair makes the weights, another uses them. What has no such
+route declines."""
 FORMS = ("counts", "prefix")
 VALUES = ("normal", "flat", "sharp", "ties", "large")
 """normal: unit normal. flat: keys so small that weights are nearly equal. sharp: keys
@@ -39,6 +45,13 @@ class Scenario:
     heads_q: int = 2
     heads_kv: int = 1
     head_dim: int = 64
+    head_dim_v: int | None = None
+    """Of V and O; None means `head_dim`."""
+    descales: tuple[float, float, float] | None = None
+    """Factors of Q, K and V, for `float8_e4m3fn` inputs only."""
+    splits: int = 1
+    """Parts of the keys that are worked on apart and combined."""
+    route: str = "default"
     causal: str = "none"
     window_left: int | None = None
     window_right: int | None = None
@@ -78,7 +91,8 @@ class Scenario:
 
     def __post_init__(self) -> None:
         for field, choices in (
-            ("dtype", DTYPES),
+            ("dtype", (*DTYPES, FLOAT8)),
+            ("route", ROUTES),
             ("causal", CAUSAL),
             ("lse", LSE),
             ("lengths_q_form", FORMS),
@@ -103,6 +117,32 @@ class Scenario:
             ),
             (min((*self.lengths_q, *self.lengths_kv), default=0) < 0, "length < 0"),
             (self.head_dim < 8 or self.head_dim % 8 != 0, "head_dim must be 8 n"),
+            (
+                self.width_v < 8 or self.width_v % 8 != 0,
+                "head_dim_v must be 8 n",
+            ),
+            (
+                self.layout in SHARED_LAYOUTS and self.width_v != self.head_dim,
+                f"{self.layout} needs head_dim_v to be head_dim",
+            ),
+            (
+                self.dtype == FLOAT8 and self.values == "large",
+                f"large values overflow {FLOAT8}",
+            ),
+            (
+                self.dtype == FLOAT8 and self.layout != "packed",
+                f"gaps of whole elements break the alignment of {FLOAT8}",
+            ),
+            (
+                self.descales is not None and self.dtype != FLOAT8,
+                f"descales need {FLOAT8}",
+            ),
+            (
+                self.descales is not None
+                and (len(self.descales) != 3 or min(self.descales) <= 0.0),
+                "descales are three positive factors",
+            ),
+            (self.splits < 1, "splits must be positive"),
             (
                 self.heads_kv < 1 or self.heads_q < 1 or self.heads_q % self.heads_kv,
                 "heads_q must be a multiple of heads_kv",
@@ -143,6 +183,16 @@ class Scenario:
                 raise ContractError(f"scenario {self.name!r}: {message}")
 
     @property
+    def width_v(self) -> int:
+        """Head dim of V and O."""
+        return self.head_dim if self.head_dim_v is None else self.head_dim_v
+
+    @property
+    def out_dtype(self) -> str:
+        """Type of O."""
+        return "bfloat16" if self.dtype == FLOAT8 else self.dtype
+
+    @property
     def batch(self) -> int:
         """Sequences, empty ones included."""
         return len(self.lengths_q)
@@ -180,7 +230,8 @@ class Scenario:
     def declaration(self) -> dict[str, Any]:
         """Return the plan-time facts, named as the arguments of `AttentionSpec`.
 
-        The arch and anything else about the device are the caller's to add.
+        The arch and anything else about the device are the caller's to add. Facts that
+        our kernels do not know are left out while they have their default.
         """
         same = (
             "dtype",
@@ -202,10 +253,21 @@ class Scenario:
             "max_len_kv": self.declared_max_kv,
             "lengths_q": self.lengths_q_form,
             "lengths_kv": self.lengths_kv_form,
+            **self._beyond(),
         }
+
+    def _beyond(self) -> dict[str, Any]:
+        """Return what is declared beyond the interface of our kernels."""
+        facts = {
+            "head_dim_v": self.width_v if self.width_v != self.head_dim else None,
+            "descaled": True if self.descales is not None else None,
+            "splits": self.splits if self.splits > 1 else None,
+            "route": self.route if self.route != "default" else None,
+        }
+        return {name: value for name, value in facts.items() if value is not None}
 
     @property
     def flops(self) -> int:
         """Work of both matrix products without a mask, in flop."""
         pairs = sum(q * k for q, k in zip(self.lengths_q, self.lengths_kv, strict=True))
-        return 4 * pairs * self.heads_q * self.head_dim
+        return 2 * pairs * self.heads_q * (self.head_dim + self.width_v)

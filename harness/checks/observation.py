@@ -29,7 +29,7 @@ class Execution:
 
     Attributes:
         label: What set this call apart, for messages: e.g. `scratch zeros`.
-        out: Bits of O (capacity_q, heads_q, head_dim) afterwards.
+        out: Bits of O (capacity_q, heads_q, head_dim_v) afterwards.
         lse: LSE (capacity_q, heads_q) in float32 afterwards, or None.
         written: By tensor that the caller owns, one flag a byte that was written or
             changed. Tensors without an entry were not watched.

@@ -32,9 +32,9 @@ class Result:
     """What the kernel computed, as numbers.
 
     Attributes:
-        out: O (capacity_q, heads_q, head_dim) in any float type.
+        out: O (capacity_q, heads_q, head_dim_v) in any float type.
         lse: LSE (capacity_q, heads_q), or None.
-        unwritten: (capacity_q, heads_q, head_dim): elements that still hold what was
+        unwritten: (capacity_q, heads_q, head_dim_v): elements that still hold what was
             there before the call.
     """
 

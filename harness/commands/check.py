@@ -15,6 +15,7 @@ from sidestream.harness.run.session import Session
 from sidestream.harness.run.settings import KERNELS, Settings
 from sidestream.reports.write import write
 from sidestream.scenarios import catalogue, trace
+from sidestream.scenarios.catalogue_public import PUBLIC
 from sidestream.scenarios.core import CORE_TAG
 from sidestream.scenarios.scenario import Scenario
 
@@ -29,17 +30,25 @@ EVERYTHING = "all"
 class Selection:
     """Which scenarios to run.
 
-    Nothing named means the scenarios of the core declaration and a trace.
+    Nothing named means the scenarios of the core declaration and a trace, and those
+    beyond the interface of our kernels where they are asked for.
 
     Attributes:
         names: Scenarios of the catalogue, or `all`.
         traces: CSV files, or names of the traces that come with the package.
         steps: Steps to replay of each trace.
+        beyond: Whether the implementation may serve more than our kernels do.
     """
 
     names: tuple[str, ...] = ()
     traces: tuple[str, ...] = ()
     steps: int = 24
+    beyond: bool = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether scenarios are named one by one."""
+        return any(name != EVERYTHING for name in self.names)
 
     def scenarios(self) -> list[Scenario]:
         """Return them in the order they are run.
@@ -51,14 +60,18 @@ class Selection:
         if self.steps < 1:
             raise UsageError(f"--steps must be at least 1, not {self.steps}")
         found: list[Scenario] = []
+        beyond = PUBLIC if self.beyond else ()
         for name in dict.fromkeys(self.names):
             whole = name == EVERYTHING
-            found += catalogue.CATALOGUE if whole else [catalogue.by_name(name)]
+            found += (
+                (catalogue.CATALOGUE + beyond) if whole else [catalogue.by_name(name)]
+            )
         found = list(dict.fromkeys(found))
         traces = self.traces
         if not found and not traces:
             # One declaration, and so one compilation for every case and step.
             found, traces = list(catalogue.with_tags(CORE_TAG)), (DEFAULT_TRACE,)
+            found += beyond
         for source in dict.fromkeys(traces):
             path = trace.EXCERPTS.get(source) or Path(source)
             steps = list(trace.steps(path, limit=self.steps))
@@ -71,13 +84,17 @@ class Selection:
 
 
 def settings_for(kernels: Sequence[str], **facts: Any) -> list[Settings]:
-    """Return settings for each kernel that was named, or for all of the package.
+    """Return settings for each kernel that was named, or for all of the target.
 
     Raises:
         UsageError: a value that there is not, or a device that cannot be had.
     """
     impl = str(facts.get("impl", "sidestream"))
-    names = list(dict.fromkeys(kernels)) or list(KERNELS.get(impl, ("",)))
+    names = list(dict.fromkeys(kernels))
+    if not names:
+        offered = KERNELS.get(impl, {"": ()})
+        arch = facts.get("arch", Settings.arch)
+        names = [name for name, at in offered.items() if arch in at] or list(offered)
     made = [Settings(kernel=name, **facts) for name in names]
     if made[0].device == "cuda":
         _require_card(made[0].arch)
@@ -165,4 +182,6 @@ def listing() -> str:
     lines += [f"  {name}" for name in trace.EXCERPTS]
     lines.append("scenarios:")
     lines += [f"  {s.name}: {s.description}" for s in catalogue.CATALOGUE]
+    lines.append("scenarios of public packages:")
+    lines += [f"  {s.name}: {s.description}" for s in PUBLIC]
     return "\n".join(lines)

@@ -20,6 +20,7 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from sidestream.harness.cuda.driver_calls import MEMSETS, MEMSETS_2D
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.finding import Finding, Rule, Site
 
@@ -76,6 +77,9 @@ _DRIVER_WAITS = (
 _DRIVER_ALLOCATIONS = (
     *("cuMemAlloc", "cuMemAllocAsync", "cuMemAllocHost", "cuMemFree"),
     *("cudaMalloc", "cudaMallocAsync", "cudaMallocHost", "cudaFree"),
+)
+_DRIVER_FILLS = tuple(
+    name + suffix for name in (*MEMSETS, *MEMSETS_2D) for suffix in ("", "Async")
 )
 _DRIVER_COPIES = ("cuMemcpyDtoH", "cuMemcpy", "cudaMemcpy")
 _METADATA = {
@@ -353,9 +357,11 @@ def _waits_watched(log: HostLog) -> Iterator[None]:
                 return
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                log._add(
-                    "host-sync" if kind == "host-copy" else kind, spelling, "CUDA call"
-                )
+                detail = "CUDA call"
+                if kind == "hidden-launch":
+                    home = log.table.at(int(args[0]))
+                    detail = home.name if home is not None else "unknown memory"
+                log._add("host-sync" if kind == "host-copy" else kind, spelling, detail)
                 if kind == "host-sync" and log.virtual:
                     return (success,) if success is not None else None
                 return original(*args, **kwargs)
@@ -379,6 +385,8 @@ def _waits_watched(log: HostLog) -> Iterator[None]:
                 watch(loaded, name, "host-sync", name, fine)
             for name in _DRIVER_ALLOCATIONS:
                 watch(loaded, name, "host-alloc", name)
+            for name in _DRIVER_FILLS:
+                watch(loaded, name, "hidden-launch", name)
             for name in _DRIVER_COPIES:
                 watch(loaded, name, "host-copy", name)
         yield

@@ -324,7 +324,7 @@ def _fakes(
     yield cuda, "ExternalStream", _external_stream
     # Packages keep this function, so it must answer for whatever world comes later.
     yield torch._C, "_cuda_getCurrentRawStream", _raw_stream
-    yield from driver_answers(lambda: activation.chip)
+    yield from driver_answers(lambda: activation.chip, world.table)
 
     device_of, is_cuda = torch.device(DEVICE), torch._C.TensorBase.is_cuda
 

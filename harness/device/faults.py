@@ -18,6 +18,7 @@ _MISUSE = {
     "bulk": ("", misuse.BULK),
     "setmaxnreg": ("", misuse.SETMAXNREG),
     "cluster": ("", misuse.CLUSTER),
+    "clc": ("", misuse.CLC),
 }
 """By kind of fault, how its exact wrong begins, and what each code means."""
 _SHARED = {"smem-oob", "smem-misaligned", "mbarrier", "cluster"}

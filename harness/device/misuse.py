@@ -237,4 +237,97 @@ TCGEN05: Told = {
         "is aligned, and the lanes of the warp give it different operands",
         "uniform operands",
     ),
+    6: (
+        "has an instruction descriptor with a reserved bit set",
+        "zeros in the reserved bits of the instruction descriptor",
+    ),
+    7: (
+        "has an instruction descriptor whose sparsity is not the instruction's",
+        "bit 2 of the instruction descriptor set for .sp, and only for it",
+    ),
+    8: (
+        "has an instruction descriptor that saturates what is no integer",
+        "bit 3 of the instruction descriptor only with .kind::i8",
+    ),
+    9: (
+        "has an instruction descriptor with a type that its .kind does not have",
+        "type codes of the .kind for matrices A, B and D",
+    ),
+    10: (
+        "has an instruction descriptor that negates integers",
+        "no negation with .kind::i8",
+    ),
+    11: (
+        "has an instruction descriptor that transposes what has no transposed form",
+        "M- or N-major matrices only of 8, 16 and 32-bit elements",
+    ),
+    12: (
+        "has an instruction descriptor with an M that .kind and .cta_group exclude",
+        "M of 64 or 128 for .cta_group::1, 128 or 256 for ::2; block scaling: no 64",
+    ),
+    13: (
+        "has an instruction descriptor with an N that .kind and .cta_group exclude",
+        "N up to 256 in the steps of .kind, .cta_group and majorness",
+    ),
+    14: (
+        "has an instruction descriptor with a scale type or scale factor id that its "
+        "scale vector size excludes",
+        "UE4M3 only with four factors, and ids aligned to the number of factors",
+    ),
+    15: (
+        "has a shared memory descriptor whose fixed or reserved bits are wrong",
+        "0b001 in bits 46 to 48, zeros in the reserved bits",
+    ),
+    16: (
+        "has a shared memory descriptor with a swizzling mode that does not exist or "
+        "does not go with type and majorness",
+        "mode 0, 2, 4 or 6; mode 1 for M- or N-major 32-bit elements and only them",
+    ),
+    17: (
+        "has a shared memory descriptor with a base offset and no swizzling",
+        "base offset 0 without a swizzling mode",
+    ),
+    18: (
+        "has a shared memory descriptor with an absolute leading dimension stride",
+        "the relative mode: the absolute one exists on sm_103a only",
+    ),
+    19: (
+        "has scale factors that differ between the partitions of 32 lanes",
+        "the same scale factors in all four partitions of tensor memory",
+    ),
+    20: (
+        "is multicast to a CTA that the cluster does not have",
+        "a mask of ranks within the cluster",
+    ),
+    21: (
+        "has a zero-column mask with reserved bits set or too wide a shift",
+        "a shift of at most what the instruction descriptor and M allow",
+    ),
+}
+
+CLC: Told = {
+    1: (
+        "requests a cancellation after the CTA has seen one fail",
+        "no further try_cancel once is_canceled was false",
+    ),
+    2: (
+        "asks which CTA was cancelled where none was, and uses the answer",
+        "get_first_ctaid under the predicate of is_canceled",
+    ),
+    3: (
+        "queries 16 bytes that no try_cancel has written",
+        "the response, read after its mbarrier has completed",
+    ),
+    4: (
+        "names memory outside the CTA's own shared memory",
+        "a response and an mbarrier in the CTA's .shared::cta window",
+    ),
+    5: (
+        "has a misaligned response or mbarrier",
+        "a 16-byte aligned response and an 8-byte aligned mbarrier",
+    ),
+    6: (
+        "is answered when a CTA that gets the response has exited",
+        "a wait for every request before a CTA of the cluster exits",
+    ),
 }

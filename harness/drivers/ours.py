@@ -50,6 +50,15 @@ class Sidestream:
 
     def supports(self, problem: Problem, arch: str) -> str | None:
         """Return why our kernels do not serve a problem, or None."""
+        reasons = (
+            (problem.head_dim_v != problem.head_dim, "one head dim for Q, K, V and O"),
+            (problem.is_float8, "inputs are float16 or bfloat16"),
+            (problem.splits > 1, "the keys of a row are never split"),
+            (problem.route != "default", f"there is no {problem.route} route"),
+        )
+        for broken, reason in reasons:
+            if broken:
+                return reason
         try:
             self._adapter.plan(self._spec(problem, arch, 1))
         except self._adapter.PlanError as error:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
+from sidestream.reference.tolerance import Arithmetic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +27,12 @@ class Problem:
     and `j >= diagonal - window_left`; causal is `window_right == 0`.
 
     Attributes:
-        dtype: `float16` or `bfloat16`.
+        dtype: Of Q, K and V: `float16`, `bfloat16` or `float8_e4m3fn`, with which O is
+            `bfloat16`.
         heads_q: Query heads.
         heads_kv: Key and value heads.
-        head_dim: Head dimension.
+        head_dim: Head dimension of Q and K.
+        head_dim_v: Head dimension of V and O.
         max_len_q: Declared longest query sequence.
         max_len_kv: Declared longest key sequence.
         lengths_q: Query length of every sequence. The host of a real caller does not
@@ -47,12 +50,17 @@ class Problem:
         lengths_q_form: `counts` (B,) or `prefix` (B + 1,).
         lengths_kv_form: Likewise.
         scale: Factor on the scores.
+        descales: Factors of Q, K and V, if they are given.
+        splits: Parts of the keys to work on apart and combine.
+        route: Which way of the implementation's own is asked for; see
+            `sidestream.scenarios.scenario.ROUTES`.
     """
 
     dtype: str
     heads_q: int
     heads_kv: int
     head_dim: int
+    head_dim_v: int
     max_len_q: int
     max_len_kv: int
     lengths_q: tuple[int, ...]
@@ -68,6 +76,9 @@ class Problem:
     lengths_q_form: str = "counts"
     lengths_kv_form: str = "counts"
     scale: float
+    descales: tuple[float, float, float] | None = None
+    splits: int = 1
+    route: str = "default"
 
     @property
     def batch(self) -> int:
@@ -90,8 +101,19 @@ class Problem:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The element type of Q, K, V and O."""
-        return torch.float16 if self.dtype == "float16" else torch.bfloat16
+        """The element type of Q, K and V."""
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        return dtype
+
+    @property
+    def is_float8(self) -> bool:
+        """Whether Q, K and V have 8-bit elements."""
+        return self.torch_dtype.itemsize == 1
+
+    @property
+    def torch_out_dtype(self) -> torch.dtype:
+        """The element type of O."""
+        return torch.bfloat16 if self.is_float8 else self.torch_dtype
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +123,13 @@ class CallTensors:
     Attributes:
         q: (capacity_q, heads_q, head_dim).
         k: (capacity_kv, heads_kv, head_dim).
-        v: As `k`.
-        out: As `q`.
+        v: (capacity_kv, heads_kv, head_dim_v).
+        out: (capacity_q, heads_q, head_dim_v).
         lse: float32 (tokens, heads) or (heads, tokens) as declared, or None.
         lengths_q: int32 counts or prefix sums, as declared.
         lengths_kv: Likewise.
         sinks: float32 (heads_q,), or None.
+        descales: float32 (1,) for each of Q, K and V, or None.
     """
 
     q: torch.Tensor
@@ -117,6 +140,7 @@ class CallTensors:
     lengths_q: torch.Tensor
     lengths_kv: torch.Tensor
     sinks: torch.Tensor | None
+    descales: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +148,7 @@ class Results:
     """What to judge: the call's own tensors, or those an interface returned.
 
     Attributes:
-        out: (capacity_q, heads_q, head_dim).
+        out: (capacity_q, heads_q, head_dim_v).
         lse: float32, always viewed as (capacity_q, heads_q), or None.
         returned: True if the interface allocated them itself, so that nothing can be
             said of rows past the live total.
@@ -162,6 +186,14 @@ class Driver(Protocol):
             UnsupportedError: if the implementation is not installed, with the
                 command that installs it, or declines the problem.
         """
+
+
+@runtime_checkable
+class TellsArithmetic(Protocol):
+    """A driver whose implementation departs from the standard arithmetic."""
+
+    def arithmetic(self, problem: Problem, arch: str) -> Arithmetic:
+        """Return the facts that the parity bound of a problem depends on."""
 
 
 @runtime_checkable

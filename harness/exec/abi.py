@@ -128,6 +128,18 @@ BLOCK_KINDS = (
 """Names of `enum BlockKind`, by number."""
 
 
+class CostUnit(ctypes.Structure):
+    """`struct CostUnit` of `cost.h`."""
+
+    _fields_ = [(n, ctypes.c_uint32) for n in ("rate", "latency")]
+
+
+class CostTable(ctypes.Structure):
+    """`struct CostTable` of `cost.h`; `rows` is 0 without a cost model."""
+
+    _fields_ = [("rows", ctypes.c_void_p), ("unit", CostUnit * 7)]
+
+
 class Config(ctypes.Structure):
     """`struct Config` of `machine.c`."""
 
@@ -151,6 +163,7 @@ class Config(ctypes.Structure):
             )
         ),
         ("observer", ctypes.c_void_p),
+        ("cost", CostTable),
     ]
 
 

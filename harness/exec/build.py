@@ -169,6 +169,8 @@ class Core:
         lib.ss_faults.argtypes = [ctypes.c_void_p]
         lib.ss_counts.restype = ctypes.c_void_p
         lib.ss_counts.argtypes = [ctypes.c_void_p]
+        lib.ss_cost.restype = ctypes.c_void_p
+        lib.ss_cost.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
         lib.ss_blocked.restype = ctypes.c_uint32
         lib.ss_blocked.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32]
         sizes = (

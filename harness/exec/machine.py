@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sidestream.harness.errors import UsageError
-from sidestream.harness.exec import abi
+from sidestream.harness.exec import abi, cost
 from sidestream.harness.exec.build import load, pointer
 from sidestream.harness.exec.program import Program, arch_number
 from sidestream.harness.launch import Launch
@@ -41,6 +42,7 @@ class Options:
         smem_fill: 32-bit pattern found in uninitialised shared memory.
         register_fill: 32-bit pattern found in uninitialised registers.
         max_smem: Shared memory in bytes a CTA may have on the chip.
+        cost: What the cost model charges; None leaves it out.
     """
 
     seed: int = 0
@@ -52,6 +54,7 @@ class Options:
     smem_fill: int = 0xFFFF_FFFF
     register_fill: int = 0x7FC0_DEAD
     max_smem: int = _MAX_SMEM
+    cost: cost.CostTable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +105,8 @@ class Result:
     seconds: float
     counts: NDArray[np.uint64]
     """Executions of every bytecode row."""
+    costs: cost.Costs | None = None
+    """What the cost model counted, if it was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,6 +272,9 @@ def execute(
         if observer
         else None,
     )
+    if options.cost:
+        charged = cost.charges(program, options.cost)
+        config.cost = cost.config(charged, options.cost)
     machine = core.lib.ss_create(ctypes.byref(config))
     if not machine:
         raise MemoryError(
@@ -289,7 +297,12 @@ def execute(
                 stats = abi.Stats()
                 core.lib.ss_stats(machine, ctypes.byref(stats))
                 progress(stats.executed)
-        return _result(program, machine, time.perf_counter() - began, late=late)
+        seconds = time.perf_counter() - began
+        result = _result(program, machine, seconds, late=late)
+        if options.cost:
+            counted = cost.read(machine, rows=len(program.code), warps=warps)
+            result = dataclasses.replace(result, costs=counted)
+        return result
     finally:
         core.lib.ss_destroy(machine)
 

@@ -146,6 +146,7 @@ def lower(
     layout = _place(function, globals_at or {})
     low = Builder(
         symbols=layout.symbols,
+        function=function,
         dynamic_smem=dynamic_smem,
         arch=arch_number(function.target),
         shared_rows=share_rows(function) if share else {},

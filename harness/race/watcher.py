@@ -18,7 +18,7 @@ ANY_LANE = 32
 
 _SPACES = ("", "shared", "global", "tensor")
 _VERDICTS = ("", "unordered", "behind-proxy", "unscoped")
-_ENGINES = 48
+_ENGINES, _PIPES = 48, 3
 _ASYNC, _ENGINE, _WRITE = 2, 8, 1
 
 
@@ -85,7 +85,7 @@ def _library() -> ctypes.CDLL:
     )
     lib.race_watch_new.restype = ctypes.c_void_p
     lib.race_watch_new.argtypes = [
-        *([ctypes.c_uint32] * 5),
+        *([ctypes.c_uint32] * 6),
         ctypes.c_void_p,
         ctypes.c_uint32,
     ]
@@ -105,6 +105,7 @@ class Watcher:
 
     def __init__(self, program: Program, *, profile: str = "practice") -> None:
         self._notes = notes_of(program)
+        self._tensor_memory = program.tensor_memory
         self._profile = ("practice", "isa").index(profile)
         self._watch: int | None = None
         self._geometry: Geometry | None = None
@@ -136,6 +137,7 @@ class Watcher:
             geometry.warps,
             geometry.smem,
             self._profile,
+            int(self._tensor_memory),
             pointer(self._notes),
             len(self._notes),
         )
@@ -171,7 +173,8 @@ class Watcher:
 
     def _side(self, race: _Race, which: int) -> Side:
         assert self._geometry is not None
-        per_cta = -(-(self._geometry.warps + _ENGINES) // 16) * 16
+        warps = self._geometry.warps
+        per_cta = -(-(warps + _ENGINES + _PIPES * warps) // 16) * 16
         slot, at = divmod(race.comp[which], per_cta)
         flags, lane = race.flags[which], race.lane[which]
         engine = bool(flags & _ENGINE)

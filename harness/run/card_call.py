@@ -146,7 +146,7 @@ class CardCall(VirtualCall):
     ) -> Execution:
         scenario = self._inputs.scenario
         shape = (scenario.capacity_q, scenario.heads_q)
-        out = np.zeros((*shape, scenario.head_dim), np.uint16)
+        out = np.zeros((*shape, scenario.width_v), np.uint16)
         lse = np.zeros(shape, np.float32) if self._inputs.lse is not None else None
         written = {}
         if results is not None and error is None:

@@ -24,7 +24,13 @@ from sidestream.harness.checks.outcome import CheckOutcome, not_run
 from sidestream.harness.cuda.host_sync import HostLog
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
-from sidestream.harness.drivers.protocol import Driver, PlansAhead, Prepared
+from sidestream.harness.drivers.arithmetic import standard
+from sidestream.harness.drivers.protocol import (
+    Driver,
+    PlansAhead,
+    Prepared,
+    TellsArithmetic,
+)
 from sidestream.harness.drivers.registry import driver as load_driver
 from sidestream.harness.dsl.activation import Activation, activate
 from sidestream.harness.dsl.compile_log import CompileRecord
@@ -225,8 +231,13 @@ class CaseRun:
         return cache.check(seen, variations, kernel=kernel)
 
     def _bounds(self, inputs: CaseInputs) -> tuple[tolerance.Bound | None, str]:
+        driver, problem = self.bench.implementation(), problem_of(self.scenario)
+        if isinstance(driver, TellsArithmetic):
+            model = driver.arithmetic(problem, self.settings.arch)
+        else:
+            model = standard(problem)
         try:
-            return tolerance.bound(inputs.problem(), dtype=self.scenario.dtype), ""
+            return tolerance.bound(inputs.problem(), dtype=model), ""
         except ValueError as error:
             return None, str(error)
 
@@ -375,7 +386,7 @@ class CaseRun:
             return not_run(parity.NAME, why), {}
         if not base.finished:
             return not_run(parity.NAME, "the call was not finished"), {}
-        out = narrow.from_bits(base.out, narrow.by_name(self.scenario.dtype))
+        out = narrow.from_bits(base.out, narrow.by_name(self.scenario.out_dtype))
         outcome, far = parity.check(
             limits,
             parity.Result(

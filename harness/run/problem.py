@@ -23,6 +23,10 @@ def problem_of(scenario: Scenario) -> Problem:
         heads_q=scenario.heads_q,
         heads_kv=scenario.heads_kv,
         head_dim=scenario.head_dim,
+        head_dim_v=scenario.width_v,
+        descales=scenario.descales,
+        splits=scenario.splits,
+        route=scenario.route,
         max_len_q=scenario.declared_max_q,
         max_len_kv=scenario.declared_max_kv,
         lengths_q=scenario.lengths_q,
@@ -46,6 +50,14 @@ def problem_of(scenario: Scenario) -> Problem:
 def code_label(scenario: Scenario) -> str:
     """Spell the declared facts that attention code usually depends on."""
     facts = [scenario.dtype, f"d{scenario.head_dim}"]
+    if scenario.width_v != scenario.head_dim:
+        facts[-1] += f"x{scenario.width_v}"
+    if scenario.descales is not None:
+        facts.append("descales")
+    if scenario.splits > 1:
+        facts.append(f"{scenario.splits} splits")
+    if scenario.route != "default":
+        facts.append(scenario.route)
     if scenario.causal != "none":
         facts.append(f"causal {scenario.causal}")
     for side in ("left", "right"):
@@ -70,6 +82,9 @@ def compile_group(scenario: Scenario) -> tuple[object, ...]:
     return (
         scenario.dtype,
         scenario.head_dim,
+        scenario.width_v,
+        scenario.route,
+        scenario.splits > 1,
         scenario.sinks,
         scenario.lse,
         scenario.lengths_q_form,

@@ -14,8 +14,8 @@ from sidestream.harness.errors import UsageError
 KERNELS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "sidestream": {"sm120": ("sm_120a", "sm_90a")},
-        "fa4": {"sm120": ("sm_120a",)},
-        "cudnn": {"sm120": ("sm_120a",)},
+        "fa4": {"sm120": ("sm_120a",), "sm100": ("sm_100a",)},
+        "cudnn": {"sm120": ("sm_120a",), "sm100": ("sm_100a",)},
     }
 )
 """By implementation, its kernels that are driven and the targets they compile for."""

@@ -27,13 +27,13 @@ from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Incomplete
 from sidestream.harness.launch import Launch
 from sidestream.harness.run.phases import Phases
+from sidestream.reference import narrow
 from sidestream.scenarios.case import CaseInputs
 from sidestream.scenarios.fill import scratch_bytes
 from sidestream.scenarios.layout import View
 
 OUTPUTS = ("out", "lse")
-_FLIP = 0x8000
-"""Sign bit of both 16-bit formats."""
+DESCALES = ("descale_q", "descale_k", "descale_v")
 
 
 @dataclass(kw_only=True)
@@ -72,6 +72,8 @@ class VirtualCall:
             value = getattr(inputs, name)
             if value is not None:
                 self._own[name] = self._place(name, value)
+        for name, value in zip(DESCALES, inputs.descales or (), strict=False):
+            self._own[name] = self._place(name, value)
         self._workspace = world.table.allocate(
             workspace_bytes, "workspace", track_init=True
         )
@@ -101,7 +103,9 @@ class VirtualCall:
         )
 
     def _view(self, view: View) -> torch.Tensor:
-        dtype = getattr(torch, self._inputs.scenario.dtype)
+        scenario = self._inputs.scenario
+        kind = scenario.out_dtype if view.slab == "out" else scenario.dtype
+        dtype = getattr(torch, kind)
         return self._tensor(
             view.slab, dtype, view.shape, view.strides, offset=view.offset
         )
@@ -122,6 +126,10 @@ class VirtualCall:
         sinks = None
         if inputs.sinks is not None:
             sinks = self._tensor("sinks", torch.float32, inputs.sinks.shape)
+        descales = None
+        if inputs.descales is not None:
+            q, k, v = (self._tensor(name, torch.float32, (1,)) for name in DESCALES)
+            descales = (q, k, v)
         return CallTensors(
             q=self._view(inputs.q),
             k=self._view(inputs.k),
@@ -131,6 +139,7 @@ class VirtualCall:
             lengths_q=lengths["lengths_q"],
             lengths_kv=lengths["lengths_kv"],
             sinks=sinks,
+            descales=descales,
         )
 
     @contextmanager
@@ -142,12 +151,15 @@ class VirtualCall:
             (self._inputs.v, scenario.lengths_kv),
         )
 
+        kind = narrow.by_name(scenario.dtype)
+        sign = kind.bits_type(1 << (kind.width - 1))
+
         def turn() -> None:
             for view, lengths in sides:
-                bits = _elements(self._own[view.slab], view, np.dtype(np.uint16))
+                bits = _elements(self._own[view.slab], view, np.dtype(kind.bits_type))
                 owner = np.repeat(np.arange(len(lengths)), lengths)
                 rows = np.flatnonzero(np.isin(owner, list(sequences)))
-                bits[rows] ^= np.uint16(_FLIP)
+                bits[rows] ^= sign
 
         turn()
         try:
@@ -263,7 +275,7 @@ class VirtualCall:
         finished = results is not None and all(o.finished for o in run.outcomes)
         scenario = self._inputs.scenario
         shape = (scenario.capacity_q, scenario.heads_q)
-        out = np.zeros((*shape, scenario.head_dim), np.uint16)
+        out = np.zeros((*shape, scenario.width_v), np.uint16)
         lse = np.zeros(shape, np.float32) if self._inputs.lse is not None else None
         written: dict[str, Mask] = {}
         if results is not None:

@@ -134,6 +134,10 @@ class Ran:
     program: Program
 
 
+def _dims(size: int | tuple[int, int, int]) -> tuple[int, int, int]:
+    return (size, 1, 1) if isinstance(size, int) else size
+
+
 @dataclass(kw_only=True)
 class Kernel:
     """Statements of a kernel with buffers `%g0..` and maps `%m0..` as parameters."""
@@ -144,8 +148,8 @@ class Kernel:
     """Each map: the tensor (or raw bytes) and the buffer it lies over."""
     smem: int = 8192
     threads: int = 32
-    grid: int = 1
-    cluster: int = 1
+    grid: int | tuple[int, int, int] = 1
+    cluster: int | tuple[int, int, int] = 1
     target: str = "sm_120a"
     options: Options = field(default_factory=Options)
 
@@ -188,9 +192,9 @@ class Kernel:
         launch = Launch(
             kernel="k",
             ptx=text,
-            grid=(self.grid, 1, 1),
+            grid=_dims(self.grid),
             block=(self.threads, 1, 1),
-            cluster=(self.cluster, 1, 1),
+            cluster=_dims(self.cluster),
             params=tuple(params),
         )
         result = execute(program, launch, table, self.options)

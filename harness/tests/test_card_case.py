@@ -205,8 +205,9 @@ def test_guards_lie_on_both_sides_of_every_tensor():
         workspace_bytes=256,
         phases=Phases(origin=0.0, track=""),
     )
-    tensors = (*vars(call.tensors).values(), call.scratch())
-    for tensor in tensors:
+    given = [tensor for tensor in vars(call.tensors).values() if tensor is not None]
+    assert len(given) == 8
+    for tensor in (*given, call.scratch()):
         storage = tensor.untyped_storage().nbytes()
         start = tensor.storage_offset() * tensor.element_size()
         assert start >= GUARD

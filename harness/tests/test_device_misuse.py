@@ -178,6 +178,7 @@ def codes(file: str, name: str) -> set[int]:
         ("tcgen05.h", "TmemError", misuse.TENSOR_MEMORY),
         ("tcgen05.h", "Tcgen05Error", misuse.TCGEN05),
         ("cluster.h", "ClusterError", misuse.CLUSTER),
+        ("clc.h", "ClcError", misuse.CLC),
     ],
 )
 def test_every_code_is_told(file, name, table):

@@ -38,7 +38,9 @@ def problem(**changes):
         "lengths_kv_form": "prefix",
         "scale": 0.125,
     }
-    return Problem(**(facts | changes))
+    facts |= changes
+    facts.setdefault("head_dim_v", facts["head_dim"])
+    return Problem(**facts)
 
 
 class Call:
@@ -47,6 +49,8 @@ class Call:
     def __init__(self, world, p):
         shape = (p.capacity_q, p.heads_q, p.head_dim)
         keys = (p.capacity_kv, p.heads_kv, p.head_dim)
+        values_shape = (p.capacity_kv, p.heads_kv, p.head_dim_v)
+        out_shape = (p.capacity_q, p.heads_q, p.head_dim_v)
         rng = torch.Generator().manual_seed(0)
 
         def values(name, size):
@@ -63,8 +67,8 @@ class Call:
         self.tensors = CallTensors(
             q=values("q", shape),
             k=values("k", keys),
-            v=values("v", keys),
-            out=world.upload(torch.zeros(shape, dtype=p.torch_dtype), "out"),
+            v=values("v", values_shape),
+            out=world.upload(torch.zeros(out_shape, dtype=p.torch_out_dtype), "out"),
             lse=world.upload(torch.zeros(lse_shape), "lse")
             if p.lse != "none"
             else None,

@@ -24,7 +24,7 @@ ALLOWED = {
     "harness.dsl": {"harness.cuda", "harness.exec", *LEAVES},
     "harness.device": {"harness.cuda", "harness.exec", "harness.ptx", *LEAVES},
     "harness.checks": {"harness.cuda", "harness.finding", "reference"},
-    "harness.drivers": {"harness.cuda", "harness.errors"},
+    "harness.drivers": {"harness.cuda", "harness.dsl", "harness.errors", "reference"},
     "kernels": set(),
     "reference": set(),
     "reports": {"harness.finding"},

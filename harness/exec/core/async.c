@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "observer.h"
+#include "cost.h"
 
 Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land) {
   Machine *m = w->m;
@@ -26,17 +27,35 @@ Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land) {
   op->group = 0;
   op->data = NULL;
   op->agent = 0;
+  op->path = NULL;
   op->seq = m->async_seq++;
   return op;
 }
 
+static void land(Machine *m, Async *op) {
+  const Async *outer = m->landing;
+  m->landing = op;
+  const CostPath *before = m->cost ? cost_land(m, op) : NULL;
+  op->land(m, op);
+  if (m->cost) cost_landed(m, op, before);
+  OBSERVE(m, landed, op);
+  m->landing = outer;
+}
+
+void async_land_at_once(Machine *m, Async *op) {
+  OBSERVE(m, issue, op, m->landing);
+  if (m->cost) cost_issued(m, op);
+  land(m, op);
+}
+
 void async_push(Machine *m, Async *op) {
   OBSERVE(m, issue, op, m->landing);
+  if (m->cost) cost_issued(m, op);
   if (m->n_queue == m->cap_queue) {
     u32 cap = m->cap_queue ? m->cap_queue * 2 : 64;
     Async **q = realloc(m->queue, cap * sizeof *q);
     if (!q) { /* land at once rather than lose it */
-      op->land(m, op);
+      land(m, op);
       free(op->data);
       free(op);
       return;
@@ -65,11 +84,7 @@ void async_land_one(Machine *m, u32 index) {
   m->n_queue--;
   op->cta->pending_async--;
   m->progress++;
-  const Async *outer = m->landing;
-  m->landing = op;
-  op->land(m, op);
-  OBSERVE(m, landed, op);
-  m->landing = outer;
+  land(m, op);
   free(op->data);
   op->arg[0] = (u64)m->free_list;
   m->free_list = op;

@@ -4,6 +4,7 @@
  * Data Movement and Conversion Instructions: mapa, getctarank.
  */
 #include "observer.h"
+#include "cost.h"
 
 /* Misuse of barrier.cluster; the info of FAULT_NAMED_BARRIER, beside the codes of
  * named_barrier.h. */
@@ -25,6 +26,7 @@ static void cluster_settle(Machine *m, u32 first) {
   if (lead->cluster_arrived && cluster_complete(m, first, lead->cluster_gen)) {
     lead->cluster_arrived = 0;
     OBSERVE(m, cluster_complete, lead);
+    if (m->cost) cost_barrier_release(m, lead, COST_CLUSTER_BARRIER, lead->cluster_gen);
     lead->cluster_gen++;
     m->progress++;
   }
@@ -44,6 +46,7 @@ static int cluster_arrive(Warp *w, const Insn *i, u32 m) {
     w->cluster_lane[l] = 1 + lead->cluster_gen;
   }
   OBSERVE(w->m, cluster_arrive, w, i, m);
+  if (w->m->cost) cost_barrier_arrive(w->m, lead, COST_CLUSTER_BARRIER, w);
   w->m->progress++;
   cluster_settle(w->m, w->cta->first_slot);
   return STEP_NEXT;
@@ -66,6 +69,9 @@ static int cluster_wait(Warp *w, const Insn *i, u32 m) {
     }
   }
   OBSERVE(w->m, cluster_wait, w, i, m);
+  u64 waited = w->cluster_lane[__builtin_ctz(m)];
+  if (w->m->cost && waited)
+    cost_barrier_pass(w->m, lead, COST_CLUSTER_BARRIER, waited - 1, w);
   for (u32 l = 0; l < LANES; l++)
     if (lane_on(m, (int)l)) w->cluster_lane[l] = 0;
   return STEP_NEXT;

@@ -159,6 +159,7 @@ struct Cta {
   u32 pending_async; /* operations in flight that read or write this CTA's smem */
   u32 regs_pool;  /* registers released by setmaxnreg.dec, in registers x warps */
   u64 cluster_gen, cluster_arrived;
+  u32 clc_closed, clc_failed; /* clc.h; closed counts in the cluster's rank 0 */
 };
 
 struct Warp {
@@ -194,6 +195,7 @@ struct Warp {
   u64 cluster_lane[LANES]; /* 1 + generation of barrier.cluster arrived at, not waited */
   u32 tmem_loads, tmem_stores; /* tcgen05.ld and .st in flight */
   u64 tc_fence; /* tcgen05 operations numbered below it land before later ones */
+  u64 tc_own;   /* the same for those that this warp issued itself */
   u8 *local; /* local_bytes per lane */
 };
 
@@ -218,6 +220,7 @@ struct Async {
   u64 lanes[LANES][2]; /* per-lane addresses (cp.async) */
   u8 *data;            /* bytes read and not yet written; freed with the operation */
   u32 agent;           /* the observer's name for it */
+  struct CostPath *path; /* when it ends in the cost model (cost.h), or NULL */
 };
 enum AsyncKind {
   ASYNC_CP = 1,
@@ -231,7 +234,8 @@ enum AsyncKind {
   ASYNC_TC_CP,      /* tcgen05.cp */
   ASYNC_TC_SHIFT,   /* tcgen05.shift */
   ASYNC_TC_COMMIT,  /* tcgen05.commit: the arrival it makes once what it tracks landed */
-  ASYNC_CLC         /* clusterlaunchcontrol.try_cancel */
+  ASYNC_CLC,        /* clusterlaunchcontrol.try_cancel */
+  ASYNC_CP_ARRIVE   /* cp.async.mbarrier.arrive */
 };
 
 struct Machine {
@@ -281,6 +285,7 @@ struct Machine {
   const Observer *observer; /* or NULL */
   const Async *landing;     /* the operation that lands now, or NULL */
   void *memory; /* the one block behind rf, smem and local */
+  struct Cost *cost; /* the cost model (cost.h), or NULL */
 };
 
 /* --- operands ---------------------------------------------------------------- */
@@ -328,6 +333,8 @@ typedef struct OpEntry {
 /* Each family file defines `const OpEntry ops_<family>[]` ended by {0, 0}. */
 
 /* --- machine.c ---------------------------------------------------------------- */
+/* %ctaid of the CTA of rank `rank` in the grid's cluster number `cluster`. */
+void cta_coordinates(const Machine *m, u32 cluster, u32 rank, u32 *id);
 u64 next_random(Machine *m);
 int stop_launch(Warp *w, const Insn *i, u32 status);
 static inline u32 pc_of(const Machine *m, const Insn *i) { return (u32)(i - m->code); }
@@ -377,6 +384,8 @@ u8 *resolve(Warp *w, const Insn *i, u32 lane, u32 space, u64 addr, u32 size, u32
 /* --- async.c ------------------------------------------------------------------ */
 Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land);
 void async_push(Machine *m, Async *op);
+/* Land an operation that was never queued: its effects come with its issue. */
+void async_land_at_once(Machine *m, Async *op);
 /* Operations of `kind` still in flight that lane `lane` of `w` issued in groups
  * numbered at most `group`. */
 u32 async_outstanding(const Warp *w, u32 kind, u32 lane, u32 group);

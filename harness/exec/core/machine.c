@@ -6,6 +6,9 @@
 #include <stdlib.h>
 
 #include "observer.h"
+#include "clc.h"
+#include "core.h"
+#include "cost.h"
 #include "tmem.h"
 
 extern const OpEntry *const all_ops[];
@@ -24,6 +27,7 @@ typedef struct Config {
   u32 n_sms, ctas_per_sm, quantum, smem_fill, reg_fill, arch, regs_per_thread;
   u32 tensor_memory; /* 1: the kernel has tcgen05 instructions */
   const Observer *observer;
+  CostTable cost;
 } Config;
 
 typedef struct Blocked {
@@ -75,6 +79,7 @@ void ss_destroy(Machine *m) {
   if (!m) return;
   for (u32 k = 0; k < m->n_queue; k++) {
     free(m->queue[k]->data);
+    free(m->queue[k]->path);
     free(m->queue[k]);
   }
   while (m->free_list) {
@@ -82,6 +87,7 @@ void ss_destroy(Machine *m) {
     free(m->free_list);
     m->free_list = next;
   }
+  if (m->cost) cost_destroy(m);
   free(m->queue);
   free(m->code);
   free(m->ctas);
@@ -180,7 +186,7 @@ Machine *ss_create(const Config *c) {
   }
   memcpy(m->code, c->code, c->n_code * sizeof(Insn));
   if (c->n_allocs) memcpy(m->allocs, c->allocs, c->n_allocs * sizeof(Alloc));
-  if (!link_code(m, c)) {
+  if (!link_code(m, c) || (c->cost.rows && !cost_create(m, &c->cost))) {
     ss_destroy(m);
     return NULL;
   }
@@ -212,27 +218,27 @@ Machine *ss_create(const Config *c) {
   return m;
 }
 
-static void start_cta(Machine *m, u32 slot) {
-  Cta *c = &m->ctas[slot];
-  u32 linear = m->next_cta++;
-  c->linear = linear;
-  c->rank = slot % m->cluster_size;
-  c->first_slot = slot - c->rank;
-  if (m->cluster_size == 1) {
-    c->id[0] = linear % m->grid[0];
-    c->id[1] = linear / m->grid[0] % m->grid[1];
-    c->id[2] = linear / m->grid[0] / m->grid[1];
-  } else { /* clusters in x-fastest order, then ranks inside */
-    u32 cl = linear / m->cluster_size, r = c->rank;
-    u32 nx = m->grid[0] / m->cluster[0], ny = m->grid[1] / m->cluster[1];
-    c->id[0] = cl % nx * m->cluster[0] + r % m->cluster[0];
-    c->id[1] = cl / nx % ny * m->cluster[1] + r / m->cluster[0] % m->cluster[1];
-    c->id[2] = cl / nx / ny * m->cluster[2] + r / m->cluster[0] / m->cluster[1];
+/* Clusters in x-fastest order, and the CTAs of a cluster likewise. */
+void cta_coordinates(const Machine *m, u32 cluster, u32 rank, u32 *id) {
+  for (int k = 0; k < 3; k++) {
+    u32 n = m->grid[k] / m->cluster[k];
+    id[k] = cluster % n * m->cluster[k] + rank % m->cluster[k];
+    cluster /= n;
+    rank /= m->cluster[k];
   }
+}
+
+static void start_cta(Machine *m, u32 slot, u32 cluster) {
+  Cta *c = &m->ctas[slot];
+  c->rank = slot % m->cluster_size;
+  c->linear = cluster * m->cluster_size + c->rank;
+  c->first_slot = slot - c->rank;
+  cta_coordinates(m, cluster, c->rank, c->id);
   memset(c->bar, 0, sizeof c->bar);
   c->pending_async = 0;
   c->regs_pool = 0;
   c->cluster_gen = c->cluster_arrived = 0;
+  c->clc_closed = c->clc_failed = 0;
   fill32(c->smem, round_up(m->smem_size, 4), m->smem_fill);
   memset(c->mbar_live, 0, m->smem_size / 8 + 1);
   if (c->tmem) tmem_start(c);
@@ -257,20 +263,26 @@ static void start_cta(Machine *m, u32 slot) {
     memset(w->bulk_committed, 0, sizeof w->bulk_committed);
     memset(w->cluster_lane, 0, sizeof w->cluster_lane);
     w->tmem_loads = w->tmem_stores = 0;
-    w->tc_fence = 0;
+    w->tc_fence = w->tc_own = 0;
     fill32(w->rf, m->rf_bytes, m->reg_fill);
     fill32(w->local, (u64)m->local_bytes * LANES & ~3ull, m->reg_fill);
     paths_init(w, 0, w->initial);
   }
+  if (m->cost) cost_start_cta(m, c);
 }
 
-/* Start as many whole clusters as there are free slots for. */
-static void start_ctas(Machine *m) {
+/* Start whole clusters where slots are free. A seed holds some back, since a device
+ * takes time to start a grid: others may cancel them meanwhile. */
+static void start_ctas(Machine *m, int must) {
   for (u32 s = 0; s < m->n_slots && m->next_cta < m->n_ctas; s += m->cluster_size) {
     int idle = 1;
     for (u32 k = 0; k < m->cluster_size; k++) idle &= m->ctas[s + k].live_warps == 0;
     if (!idle) continue;
-    for (u32 k = 0; k < m->cluster_size; k++) start_cta(m, s + k);
+    if (m->seed && m->live_warps && !must && (next_random(m) & 3)) return;
+    ClcState grid = {m->next_cta / m->cluster_size, m->n_ctas / m->cluster_size, 0, 0};
+    u32 cluster = clc_step(grid, CLC_LAUNCH, 0).value - 1;
+    m->next_cta += m->cluster_size;
+    for (u32 k = 0; k < m->cluster_size; k++) start_cta(m, s + k, cluster);
     for (u32 k = 0; k < m->cluster_size; k++) OBSERVE(m, cta, &m->ctas[s + k]);
   }
 }
@@ -295,8 +307,10 @@ void block_on(Warp *w, u32 kind, u64 addr, u64 info) {
   w->block_info = info;
 }
 
-/* One slice of a warp. Returns the number of instructions executed. */
-static u64 run_warp(Machine *m, Warp *w, u64 quantum) {
+/* One slice of a warp. Returns the number of instructions executed. It is compiled
+ * twice, so that the cost model costs nothing when it is off. */
+static inline __attribute__((always_inline)) u64 run_slice(Machine *m, Warp *w,
+                                                           u64 quantum, int costed) {
   const Insn *code = m->code;
   u64 *counts = m->counts;
   u64 n = 0;
@@ -318,7 +332,9 @@ static u64 run_warp(Machine *m, Warp *w, u64 quantum) {
         continue;
       }
     }
+    if (costed) cost_begin(m, pc);
     int r = i->fn(w, i, active);
+    if (costed && r <= STEP_YIELD && r != STEP_BLOCK) cost_executed(m, w, pc, active);
     if (__builtin_expect(r == STEP_NEXT, 1)) {
       w->pc++;
       counts[pc]++;
@@ -361,12 +377,19 @@ static u64 run_warp(Machine *m, Warp *w, u64 quantum) {
   return n;
 }
 
+static u64 run_warp(Machine *m, Warp *w, u64 quantum) {
+  if (!m->cost) return run_slice(m, w, quantum, 0);
+  cost_run(m, w);
+  return run_slice(m, w, quantum, 1);
+}
+
 static void finish_warp(Machine *m, Warp *w) {
   Cta *c = w->cta;
   m->live_warps--;
   m->progress++;
   if (--c->live_warps) return;
   async_land_cta(m, c);
+  if (m->cost) cost_finish_cta(m, c);
   if (c->tmem) tmem_finish(c);
 }
 
@@ -406,7 +429,7 @@ u32 ss_run(Machine *m, u64 steps) {
   u64 seen = m->progress;
   if (m->status == ST_STEPS) m->status = ST_RUNNING;
   while (m->status == ST_RUNNING) {
-    start_ctas(m);
+    start_ctas(m, 0);
     if (!m->live_warps) {
       m->status = ST_DONE;
       break;
@@ -421,6 +444,7 @@ u32 ss_run(Machine *m, u64 steps) {
       idle = dry = 0;
     } else if (++idle > (m->seed ? 64 + m->n_warps * 16 : m->n_warps)) {
       idle = 0;
+      start_ctas(m, 1);
       if (m->n_queue) {
         land_some(m, 1);
       } else if (++dry < MAX_DRY && (m->progress != seen || stuck < 3)) {

@@ -21,6 +21,12 @@ struct Observer {
    * lands; it accesses `size` bytes; it has landed and is about to go. */
   void (*issue)(void *state, Async *op, const Async *parent);
   void (*engine)(void *state, const Async *op, u32 space, u64 addr, u64 size, u32 access);
+  void (*engine_tensor)(void *state, const Async *op, const Cta *c, u32 lane, u32 lanes,
+                        u32 column, u32 columns, u32 access);
+  /* A warp's own loads and stores of tensor memory, at issue; its waits for them. */
+  void (*tensor)(void *state, const Warp *w, const Insn *i, u32 lane, u32 lanes,
+                 u32 column, u32 columns, u32 access);
+  void (*tensor_wait)(void *state, const Warp *w, u32 access);
   void (*landed)(void *state, const Async *op);
   /* Lanes wait no longer for groups of theirs numbered below end[lane]; `reads`: for
    * the reading of the sources alone. */

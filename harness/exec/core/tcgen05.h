@@ -33,7 +33,26 @@ enum Tcgen05Error {
   TC_NO_PEER,    /* .cta_group::2 where the CTA has no peer */
   TC_PEER_GONE,  /* .cta_group::2 after the peer has exited */
   TC_DIVERGED,   /* .aligned, executed by a part of the warp's lanes */
-  TC_NOT_UNIFORM /* .aligned, with operands that differ between the lanes */
+  TC_NOT_UNIFORM, /* .aligned, with operands that differ between the lanes */
+  /* instruction descriptor */
+  TC_IDESC_RESERVED, /* a bit that must be 0 is not */
+  TC_IDESC_SPARSITY, /* says sparse for a dense instruction, or the reverse */
+  TC_IDESC_SATURATE, /* saturation of what is no integer */
+  TC_IDESC_TYPE,     /* a type that the .kind does not have */
+  TC_IDESC_NEGATE,   /* negation of integers */
+  TC_IDESC_MAJOR,    /* transposed, where the type has no transposed form */
+  TC_IDESC_M,        /* M that the .kind and .cta_group do not have */
+  TC_IDESC_N,        /* N likewise */
+  TC_IDESC_SCALE,    /* scale type or scale factor id */
+  /* shared memory descriptor */
+  TC_SDESC_FIXED,    /* bits of fixed or reserved value have another */
+  TC_SDESC_SWIZZLE,  /* no such swizzling mode, or not for this type and majorness */
+  TC_SDESC_BASE,     /* base offset without a swizzling mode that has one */
+  TC_SDESC_ABSOLUTE, /* absolute leading dimension stride */
+  /* operands */
+  TC_SCALE_COPIES,   /* scale factors differ between the 32-lane partitions */
+  TC_CTA_MASK,       /* multicast to a CTA that the cluster does not have */
+  TC_ZERO_COLUMNS    /* zero-column mask: reserved bits, or a shift too wide */
 };
 
 /* The other CTA of the pair: ranks that differ in their lowest bit. NULL without. */

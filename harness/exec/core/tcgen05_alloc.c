@@ -7,6 +7,7 @@
  * of each CTA of the pair takes part, and both get the same columns.
  */
 #include "access.h"
+#include "observer.h"
 #include "tcgen05.h"
 
 static int same_in_all(const u32 *row, u32 m) {
@@ -70,6 +71,7 @@ static void publish(Warp *w, const Insn *i, u32 lane, u32 base) {
     return;
   }
   u8 *p = smem(w, i, lane, at, 4, 4);
+  if (p) OBSERVE(w->m, lanes, w, i, w->live, SPACE_SHARED, addr, 4, ACCESS_WRITE);
   if (p) memcpy(p, &base, 4);
 }
 

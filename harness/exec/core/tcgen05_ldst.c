@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "fbits.h"
+#include "observer.h"
 #include "tcgen05.h"
 
 /* x[0], as in lower/tcgen05_memory.py */
@@ -70,6 +71,9 @@ static Bases check(Warp *w, const Insn *i, u32 addr, int reads) {
   Bases b = {{addr, halves ? addr + (u32)i->x[2] : addr}, 1};
   for (u32 h = 0; h <= halves; h++) {
     u32 error = wrong(w, b.addr[h], lanes, width, reads);
+    if (!error || error == TMEM_UNWRITTEN)
+      OBSERVE(w->m, tensor, w, i, tmem_lane(b.addr[h]), lanes, tmem_column(b.addr[h]), width,
+              reads ? ACCESS_READ : ACCESS_WRITE);
     if (!error) continue;
     fault(w, i, 0, FAULT_TMEM, b.addr[h], (u64)lanes << 16 | width, error);
     if (error != TMEM_UNWRITTEN) b.ok = 0;
@@ -168,6 +172,12 @@ static void load_land(Machine *m, Async *op) {
   w->tmem_loads--;
 }
 
+/* An address in the first 32 lanes counts from the warp's own: released kernels give a
+ * column alone, in every warp (cuDNN frontend's SM100 forward; it runs on the chip). */
+static u32 in_quadrant(const Warp *w, u32 addr) {
+  return tmem_lane(addr) < 32 ? addr + (w->id % 4 * 32 << 16) : addr;
+}
+
 /* The address of an aligned instruction is the same in all lanes. */
 static u32 common_address(Warp *w, const Insn *i, u32 m) {
   const u32 *a = R32(i->a);
@@ -179,7 +189,7 @@ static u32 common_address(Warp *w, const Insn *i, u32 m) {
   }
   if (differ)
     fault(w, i, (u32)__builtin_ctz(m), FAULT_TCGEN05, first, 0, TC_NOT_UNIFORM);
-  return first + (u32)i->imm;
+  return in_quadrant(w, first + (u32)i->imm);
 }
 
 static int ld(Warp *w, const Insn *i, u32 m) {

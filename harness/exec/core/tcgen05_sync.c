@@ -4,6 +4,7 @@
  * PTX ISA, TensorCore 5th Generation Instructions: tcgen05.wait, tcgen05.fence,
  * Memory Consistency Model (Register dependencies, same thread).
  */
+#include "observer.h"
 #include "tcgen05.h"
 
 int tcgen05_gather(Warp *w, const Insn *i, u32 m) {
@@ -30,19 +31,22 @@ u32 tcgen05_group(Warp *w, const Insn *i, u32 lane, u32 group) {
   return error;
 }
 
-static int in_flight(Warp *w, const Insn *i, u32 m, u32 n) {
+static int in_flight(Warp *w, const Insn *i, u32 m, u32 n, u32 access) {
   if (tcgen05_gather(w, i, m)) return STEP_BLOCK;
-  if (!n) return STEP_NEXT;
+  if (!n) {
+    OBSERVE(w->m, tensor_wait, w, access);
+    return STEP_NEXT;
+  }
   block_on(w, BLOCK_TCGEN05, 0, n);
   return STEP_BLOCK;
 }
 
 static int wait_ld(Warp *w, const Insn *i, u32 m) {
-  return in_flight(w, i, m, w->tmem_loads);
+  return in_flight(w, i, m, w->tmem_loads, ACCESS_READ);
 }
 
 static int wait_st(Warp *w, const Insn *i, u32 m) {
-  return in_flight(w, i, m, w->tmem_stores);
+  return in_flight(w, i, m, w->tmem_stores, ACCESS_WRITE);
 }
 
 /* The hardware holds back an instruction that touches a register which a load has not
@@ -63,10 +67,11 @@ static int scoreboard(Warp *w, const Insn *i, u32 m) {
   return STEP_NEXT;
 }
 
-/* Orders nothing itself: a commit, or an operation that lets another thread go on,
- * has all earlier operations before it, and what counts is who comes after. */
+/* What this warp issued lands before what it issues from here on. For other threads,
+ * what counts is who comes after (fence_after). */
 static int fence_before(Warp *w, const Insn *i, u32 m) {
-  (void)w, (void)i, (void)m;
+  (void)i, (void)m;
+  w->tc_own = w->m->async_seq;
   return STEP_NEXT;
 }
 

@@ -98,6 +98,8 @@ class Builder:
     """Row of each register as given by `registers.share_rows`; empty: one each."""
     constants: dict[tuple[int, int], Ref] = field(default_factory=dict)
     current: ir.Instruction | None = None
+    function: ir.Function | None = None
+    """What is lowered, for families that look at more than one instruction."""
     dynamic_smem: int = 0
     arch: int = 0
 

@@ -9,6 +9,7 @@ from sidestream.harness.exec.lower import (
     atomic,
     barrier,
     bulk,
+    clc,
     cluster,
     compare,
     control,
@@ -21,6 +22,7 @@ from sidestream.harness.exec.lower import (
     move,
     st_async,
     tcgen05_memory,
+    tcgen05_mma,
     tensormap,
     warp,
 )
@@ -32,8 +34,8 @@ Family = Callable[[Builder, ir.Instruction], None]
 FAMILIES: dict[str, Family] = {}
 _MODULES = (
     *(arithmetic, compare, control, convert, integer, logic, mma, move),
-    *(atomic, barrier, cluster, cp_async, memory, st_async, warp, bulk, tensormap),
-    tcgen05_memory,
+    *(atomic, barrier, clc, cluster, cp_async, memory, st_async, warp, bulk, tensormap),
+    *(tcgen05_memory, tcgen05_mma),
 )
 for _module in _MODULES:
     for _op, _function in _module.FAMILY.items():

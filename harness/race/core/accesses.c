@@ -123,3 +123,48 @@ void detector_engine_global(Detector *d, u32 id, u32 pc, u64 address, u64 size,
                             u32 flags) {
   by_engine(d, id, pc, RACE_GLOBAL, 0, address, size, flags);
 }
+
+/* --- tensor memory ------------------------------------------------------------------ */
+static void tensor(Detector *d, Accessor *a, u32 memory, u32 lane, u32 lanes, u32 column,
+                   u32 columns) {
+  a->space = RACE_TENSOR;
+  a->async_plane = PLANE_ORDER; /* no proxies */
+  Cell *cells = d->cta[memory].tmem;
+  if (!cells || column + columns > 512 || lane + lanes > 128) return;
+  for (u32 c = column; c < column + columns; c++)
+    for (u32 l = lane & ~(TMEM_CELL_LANES - 1u); l < lane + lanes; l += TMEM_CELL_LANES) {
+      u32 low = lane > l ? lane - l : 0;
+      u32 high = lane + lanes < l + TMEM_CELL_LANES ? lane + lanes - l : TMEM_CELL_LANES;
+      a->address = (u64)l << 16 | c;
+      shadow_access(d, &cells[c * (128 / TMEM_CELL_LANES) + l / TMEM_CELL_LANES], a,
+                    ALL_BYTES << low & ALL_BYTES >> (TMEM_CELL_LANES - high));
+    }
+}
+
+void detector_engine_tensor(Detector *d, u32 id, u32 pc, u32 memory, u32 lane, u32 lanes,
+                            u32 column, u32 columns, u32 flags) {
+  const EngineAgent *e = detector_engine(d, id);
+  if (!e) return;
+  u32 first = e->group * d->per_group;
+  Accessor a = {.known = e->known, .first_comp = first};
+  a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp};
+  entry_set_flags(&a.entry, flags | ENTRY_ENGINE);
+  tensor(d, &a, memory, lane, lanes, column, columns);
+}
+
+/* What a load gave is used behind a scoreboard, so that the practice profile takes it to
+ * be over; the isa profile waits for tcgen05.wait::ld. */
+void detector_warp_tensor(Detector *d, u32 slot, u32 warp, u32 pc, u32 kind, u32 lane,
+                          u32 lanes, u32 column, u32 columns) {
+  CtaAgent *c = &d->cta[slot];
+  WarpAgent *w = &c->warp[warp];
+  u32 first = slot / d->cluster * d->per_group;
+  u32 comp = slot % d->cluster * d->per_cta + detector_pipe_comp(d, kind, warp);
+  warp_release(w, w->live, d->scratch);
+  Accessor a = {.known = d->scratch, .first_comp = first};
+  a.entry = (Entry){.clock = ++c->pipe[warp].clock[kind], .pc = pc, .comp = first + comp};
+  entry_set_flags(&a.entry, ENTRY_ENGINE | (kind == PIPE_STORE ? ENTRY_WRITE : 0));
+  tensor(d, &a, slot, lane, lanes, column, columns);
+  if (kind == PIPE_LOAD && d->profile == PROFILE_PRACTICE)
+    detector_tensor_wait(d, slot, warp, PIPE_LOAD);
+}

@@ -13,6 +13,9 @@ void detector_free(Detector *d) {
     CtaAgent *c = &d->cta[s];
     for (u32 w = 0; c->warp && w < d->warps; w++) warp_free(&c->warp[w]);
     free(c->warp);
+    for (u32 w = 0; c->pipe && w < d->warps; w++) free(c->pipe[w].known);
+    free(c->pipe);
+    free(c->tmem);
     free(c->smem);
     for (u32 b = 0; b < MAX_BARRIERS; b++)
       for (u32 r = 0; r < REACHES; r++) {
@@ -46,8 +49,9 @@ void detector_free(Detector *d) {
 }
 
 /* NULL when out of memory or when there are more components than an entry can name. */
-Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 profile) {
-  u32 per_cta = round_up(warps + ENGINES, 16);
+Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 profile,
+                       u32 tensor) {
+  u32 per_cta = round_up(warps + ENGINES + PIPES * warps, 16);
   if (!cluster || !warps || slots % cluster || (u64)slots * per_cta > MAX_COMPONENTS)
     return NULL;
   Detector *d = calloc(1, sizeof *d);
@@ -67,7 +71,9 @@ Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pr
     CtaAgent *c = &d->cta[s];
     c->warp = calloc(warps, sizeof *c->warp);
     c->smem = calloc(d->smem_cells + 1, sizeof *c->smem);
-    ok = c->warp && c->smem;
+    c->pipe = calloc(warps, sizeof *c->pipe);
+    c->tmem = tensor ? calloc(TMEM_CELLS, sizeof *c->tmem) : NULL;
+    ok = c->warp && c->smem && c->pipe && (c->tmem || !tensor);
     for (u32 w = 0; ok && w < warps; w++) {
       c->warp[w].strand[0].known = knowledge_new(d->per_group);
       ok = c->warp[w].strand[0].known != NULL;
@@ -88,7 +94,14 @@ void detector_cta(Detector *d, u32 slot, u32 threads) {
     if (c->warp[w].clock > last) last = c->warp[w].clock;
   for (u32 k = 0; k < ENGINES; k++)
     if (c->engine_clock[k] > last) last = c->engine_clock[k];
+  for (u32 w = 0; w < d->warps; w++)
+    for (u32 p = 0; p < PIPES; p++)
+      if (c->pipe[w].clock[p] > last) last = c->pipe[w].clock[p];
   c->born = last + 1;
+  for (u32 w = 0; w < d->warps; w++) {
+    for (u32 p = 0; p < PIPES; p++) c->pipe[w].clock[p] = last + 1;
+    if (c->pipe[w].known) knowledge_clear(c->pipe[w].known);
+  }
   for (u32 w = 0; w < d->warps; w++) {
     u32 left = threads > w * LANES ? threads - w * LANES : 0;
     c->warp[w].clock = last;
@@ -175,9 +188,8 @@ static u32 engine_id(Detector *d) {
   return id;
 }
 
-static u32 start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known) {
-  CtaAgent *c = &d->cta[slot];
-  u32 first = slot % d->cluster * d->per_cta + d->warps;
+/* An operation with what its issuer knew, of no component yet. */
+static u32 begin(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known) {
   u32 id = engine_id(d);
   EngineAgent *e = id ? calloc(1, sizeof *e) : NULL;
   if (!e || !(e->known = knowledge_new(d->per_group))) {
@@ -186,14 +198,21 @@ static u32 start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *kn
     return 0;
   }
   knowledge_copy(e->known, known);
-  u32 at = pick(c, known, first);
-  c->engine_busy[at]++;
-  e->comp = first + at;
-  e->clock = ++c->engine_clock[at];
   e->group = slot / d->cluster;
   e->warp = slot * d->warps + warp;
   e->lanes = lanes;
   d->engine[id - 1] = e;
+  return id;
+}
+
+static u32 start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known) {
+  CtaAgent *c = &d->cta[slot];
+  u32 first = slot % d->cluster * d->per_cta + d->warps, at = pick(c, known, first);
+  u32 id = begin(d, slot, warp, lanes, known);
+  if (!id) return 0;
+  c->engine_busy[at]++;
+  d->engine[id - 1]->comp = first + at;
+  d->engine[id - 1]->clock = ++c->engine_clock[at];
   return id;
 }
 
@@ -220,13 +239,64 @@ u32 detector_follow(Detector *d, u32 id) {
   return next;
 }
 
+/* --- the tensor core ---------------------------------------------------------------- */
+static Knowledge *pipe_known(Detector *d, PipeAgent *p) {
+  if (!p->known) p->known = knowledge_new(d->per_group);
+  if (!p->known) d->lost++;
+  return p->known;
+}
+
+u32 detector_core(Detector *d, u32 slot, u32 warp, u32 lane) {
+  PipeAgent *p = &d->cta[slot].pipe[warp];
+  Knowledge *k = pipe_known(d, p);
+  if (!k) return 0;
+  warp_release(&d->cta[slot].warp[warp], 1u << lane, d->scratch);
+  knowledge_join(k, d->scratch);
+  u32 id = begin(d, slot, warp, 1u << lane, k);
+  if (!id) return 0;
+  EngineAgent *e = d->engine[id - 1];
+  e->comp = slot % d->cluster * d->per_cta + detector_pipe_comp(d, PIPE_CORE, warp);
+  e->clock = ++p->clock[PIPE_CORE];
+  return id;
+}
+
+/* tcgen05.cp: later multiplications come after it, it comes after none. */
+u32 detector_copy(Detector *d, u32 slot, u32 warp, u32 lane) {
+  Knowledge *k = pipe_known(d, &d->cta[slot].pipe[warp]);
+  u32 id = k ? detector_issue(d, slot, warp, 1u << lane) : 0;
+  const EngineAgent *e = detector_engine(d, id);
+  for (u32 p = 0; e && p < PLANES; p++) knowledge_raise(k, p, e->comp, e->clock, ANY_LANE);
+  return id;
+}
+
+/* tcgen05.commit: completes with all that was issued, and what that came after. */
+u32 detector_commit(Detector *d, u32 slot, u32 warp, u32 lane) {
+  PipeAgent *p = &d->cta[slot].pipe[warp];
+  Knowledge *k = pipe_known(d, p);
+  if (!k) return 0;
+  u32 core = slot % d->cluster * d->per_cta + detector_pipe_comp(d, PIPE_CORE, warp);
+  for (u32 at = 0; at < PLANES; at++)
+    knowledge_raise(k, at, core, p->clock[PIPE_CORE], ANY_LANE);
+  return start(d, slot, warp, 1u << lane, k);
+}
+
+/* tcgen05.wait::ld and ::st. */
+void detector_tensor_wait(Detector *d, u32 slot, u32 warp, u32 kind) {
+  CtaAgent *c = &d->cta[slot];
+  u32 comp = slot % d->cluster * d->per_cta + detector_pipe_comp(d, kind, warp);
+  for (u32 s = 0; s < c->warp[warp].n; s++)
+    for (u32 p = 0; p < PLANES; p++)
+      knowledge_raise(c->warp[warp].strand[s].known, p, comp, c->pipe[warp].clock[kind],
+                      ANY_LANE);
+}
+
 /* Nobody will wait for it any more: forget it. */
 void detector_drop(Detector *d, u32 id) {
   EngineAgent *e = detector_engine(d, id);
   if (!e) return;
   CtaAgent *c = &d->cta[e->warp / d->warps];
   u32 at = e->comp % d->per_cta - d->warps;
-  if (c->engine_busy[at]) c->engine_busy[at]--;
+  if (at < ENGINES && c->engine_busy[at]) c->engine_busy[at]--;
   free(e->known);
   free(e);
   d->engine[id - 1] = NULL;

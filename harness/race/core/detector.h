@@ -38,12 +38,22 @@ typedef struct BarrierAgent {
   Entry init; /* who initialised it */
 } BarrierAgent;
 
+/* What a warp does in tensor memory: loads, stores, and a pipe for what its threads give
+ * to the tensor core. Each is a component; `known` is by what was issued to the pipe. */
+enum PipeKind { PIPE_CORE = 0, PIPE_LOAD, PIPE_STORE, PIPES };
+typedef struct PipeAgent {
+  u32 clock[PIPES];
+  Knowledge *known;
+} PipeAgent;
+
 typedef struct CtaAgent {
   u32 born;         /* clocks of its components below this are of an earlier CTA */
   WarpAgent *warp;
   u32 engine_clock[ENGINES];
   u8 engine_busy[ENGINES];
+  PipeAgent *pipe; /* of every warp */
   u32 next_engine;
+  Cell *tmem; /* [column][16 lanes], a bit a lane */
   Cell *smem; /* left as they are by the CTA before: its clocks are of the past */
   BarrierAgent barrier[MAX_BARRIERS];
   u32 n_barriers;
@@ -78,6 +88,14 @@ typedef struct Detector {
   u64 relaxed[RELAXATIONS];
 } Detector;
 
+/* Component of a CTA of pipe `kind` of a warp, and whether a component is the core's. */
+static inline u32 detector_pipe_comp(const Detector *d, u32 kind, u32 warp) {
+  return d->warps + ENGINES + kind * d->warps + warp;
+}
+static inline int detector_is_core(const Detector *d, u32 comp) {
+  u32 at = comp % d->per_cta, first = d->warps + ENGINES;
+  return at >= first && at < first + d->warps;
+}
 static inline u32 detector_cta_of(const Detector *d, u32 comp) { return comp / d->per_cta; }
 static inline u32 detector_group_of(const Detector *d, u32 comp) { return comp / d->per_group; }
 static inline u32 detector_born(const Detector *d, u32 comp) {

@@ -6,7 +6,8 @@
 #include "detector.h"
 
 /* --- detector.c ------------------------------------------------------------------ */
-Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 profile);
+Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 profile,
+                       u32 tensor);
 void detector_free(Detector *d);
 void detector_cta(Detector *d, u32 slot, u32 threads);
 void detector_exit(Detector *d, u32 slot, u32 warp, u32 lanes);
@@ -18,6 +19,10 @@ u32 detector_issue(Detector *d, u32 slot, u32 warp, u32 lanes);
 u32 detector_follow(Detector *d, u32 id);
 void detector_drop(Detector *d, u32 id);
 void detector_complete(Detector *d, u32 id, u32 slot, u32 warp, u32 lanes);
+u32 detector_core(Detector *d, u32 slot, u32 warp, u32 lane);
+u32 detector_copy(Detector *d, u32 slot, u32 warp, u32 lane);
+u32 detector_commit(Detector *d, u32 slot, u32 warp, u32 lane);
+void detector_tensor_wait(Detector *d, u32 slot, u32 warp, u32 kind);
 EngineAgent *detector_engine(const Detector *d, u32 id);
 
 /* --- accesses.c ------------------------------------------------------------------ */
@@ -32,6 +37,12 @@ void detector_engine_shared(Detector *d, u32 id, u32 pc, u32 memory, u32 offset,
                             u64 size, u32 flags);
 void detector_engine_global(Detector *d, u32 id, u32 pc, u64 address, u64 size,
                             u32 flags);
+/* Lanes and columns of tensor memory of the CTA in slot `memory`: by an operation, or
+ * by a warp's own load or store (enum PipeKind). */
+void detector_engine_tensor(Detector *d, u32 id, u32 pc, u32 memory, u32 lane, u32 lanes,
+                            u32 column, u32 columns, u32 flags);
+void detector_warp_tensor(Detector *d, u32 slot, u32 warp, u32 pc, u32 kind, u32 lane,
+                          u32 lanes, u32 column, u32 columns);
 void global_free(Detector *d);
 
 /* --- barriers.c ------------------------------------------------------------------ */

@@ -5,12 +5,14 @@
 
 #include "detector.h"
 
-/* Program order of a thread, or one and the same operation. Operations of one engine
- * follow each other only where the knowledge says so. */
-static inline int same_agent(const Entry *e, const Entry *now) {
+/* Program order of a thread, one and the same operation, or operations of one thread in
+ * the tensor core, which public kernels take to follow each other. Other operations of
+ * one engine do so only where the knowledge says so. */
+static inline int same_agent(const Detector *d, const Entry *e, const Entry *now) {
   if (e->comp != now->comp || e->lane != now->lane || e->lane == ANY_LANE) return 0;
   u32 both = entry_flags(e) & entry_flags(now), any = entry_flags(e) | entry_flags(now);
-  return any & ENTRY_ENGINE ? (both & ENTRY_ENGINE) && e->clock == now->clock : 1;
+  if (!(any & ENTRY_ENGINE)) return 1;
+  return (both & ENTRY_ENGINE) && (e->clock == now->clock || detector_is_core(d, e->comp));
 }
 
 /* Both strong and each within the other's scope. */
@@ -23,7 +25,7 @@ static int morally_strong(const Detector *d, const Entry *e, const Entry *now) {
 }
 
 static u32 order(Detector *d, const Accessor *a, const Entry *e) {
-  if (same_agent(e, &a->entry)) return APART;
+  if (same_agent(d, e, &a->entry)) return APART;
   const Knowledge *k = a->known;
   u32 c = e->comp - a->first_comp;
   u32 crossing = (entry_flags(&a->entry) & ENTRY_ASYNC) && !(entry_flags(e) & ENTRY_ASYNC);

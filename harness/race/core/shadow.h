@@ -38,6 +38,7 @@ static inline void entry_set_flags(Entry *e, u32 flags) {
 }
 
 enum { CELL_BYTES = 16, CELL_ENTRIES = 5, MAX_COMPONENTS = 1 << 14 };
+enum { TMEM_CELL_LANES = 16, TMEM_CELLS = 512 * 128 / TMEM_CELL_LANES };
 #define ALL_BYTES 0xffffu
 typedef struct Cell {
   Entry entry[CELL_ENTRIES];

@@ -103,15 +103,25 @@ static int grouped(u32 kind) {
 
 /* PTX ISA, Proxies: cp.async, st.async and red.async are of the generic proxy. */
 static u32 proxy_of(const Async *op) {
-  return op->kind == ASYNC_CP || op->kind == ASYNC_OTHER ? 0 : ENTRY_ASYNC;
+  return op->kind == ASYNC_CP || op->kind == ASYNC_CP_ARRIVE || op->kind == ASYNC_OTHER
+             ? 0
+             : ENTRY_ASYNC;
 }
 
 static void issue(void *state, Async *op, const Async *parent) {
   Watch *h = state;
   const Warp *w = op->warp;
   u32 of = op->mask ? op->mask : 1u << op->lane;
-  op->agent = parent ? detector_follow(h->detector, parent->agent)
-                     : detector_issue(h->detector, w->cta->slot, w->id, of);
+  Detector *d = h->detector;
+  u32 slot = w->cta->slot;
+  if (op->kind == ASYNC_TMEM_LD || op->kind == ASYNC_TMEM_ST) return; /* see tensor() */
+  if (parent) op->agent = detector_follow(d, parent->agent);
+  else if (op->kind == ASYNC_TC_MMA || op->kind == ASYNC_TC_SHIFT)
+    op->agent = detector_core(d, slot, w->id, op->lane);
+  else if (op->kind == ASYNC_TC_CP) op->agent = detector_copy(d, slot, w->id, op->lane);
+  else if (op->kind == ASYNC_TC_COMMIT)
+    op->agent = detector_commit(d, slot, w->id, op->lane);
+  else op->agent = detector_issue(d, slot, w->id, of);
   if (!grouped(op->kind)) return;
   GroupList *list = list_of(h, w);
   if (list->n == list->capacity) {
@@ -141,6 +151,27 @@ static void engine(void *state, const Async *op, u32 space, u64 addr, u64 size,
       detector_engine_shared(h->detector, op->agent, pc, op->cta->first_slot + rank,
                              at - SMEM_BASE, size, flags);
   }
+}
+
+static void engine_tensor(void *state, const Async *op, const Cta *c, u32 lane, u32 n,
+                          u32 column, u32 columns, u32 access) {
+  Watch *h = state;
+  detector_engine_tensor(h->detector, op->agent, pc_of(c->m, op->insn), c->slot, lane, n,
+                         column, columns, access & ACCESS_WRITE ? ENTRY_WRITE : 0);
+}
+
+static void tensor(void *state, const Warp *w, const Insn *i, u32 lane, u32 n, u32 column,
+                   u32 columns, u32 access) {
+  Watch *h = state;
+  detector_warp_tensor(h->detector, w->cta->slot, w->id, pc_of(w->m, i),
+                       access & ACCESS_WRITE ? PIPE_STORE : PIPE_LOAD, lane, n, column,
+                       columns);
+}
+
+static void tensor_wait(void *state, const Warp *w, u32 access) {
+  Watch *h = state;
+  detector_tensor_wait(h->detector, w->cta->slot, w->id,
+                       access & ACCESS_WRITE ? PIPE_STORE : PIPE_LOAD);
 }
 
 static void landed(void *state, const Async *op) {
@@ -204,14 +235,15 @@ static void mbarrier_engine(void *state, const Async *op, u32 addr, u32 what) {
   u32 rank = addr >> 24, pc = pc_of(m, op->insn);
   if (rank >= m->cluster_size || what == MBAR_PEND) return;
   u32 memory = op->cta->first_slot + rank, at = addr & 0xffffffu;
-  if (what == MBAR_ARRIVE && op->kind == ASYNC_OTHER) { /* cp.async.mbarrier.arrive */
+  if (what == MBAR_ARRIVE && op->kind == ASYNC_CP_ARRIVE) {
     GroupList *list = list_of(h, op->warp);
     for (u32 k = 0; k < list->n; k++)
       if (list->at[k].kind == ASYNC_CP && list->at[k].seq < op->seq &&
           list->at[k].lanes >> op->lane & 1u)
         detector_mbar_engine(h->detector, list->at[k].agent, pc, memory, at, 0);
   }
-  detector_mbar_engine(h->detector, op->agent, pc, memory, at, 0);
+  detector_mbar_engine(h->detector, op->agent, pc, memory, at,
+                       op->kind == ASYNC_TC_COMMIT);
 }
 
 static void mbarrier_phase(void *state, const Cta *c, u32 addr) {
@@ -281,10 +313,11 @@ void race_watch_free(Watch *h) {
 }
 
 Watch *race_watch_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 profile,
-                      const Note *notes, u32 n_notes) {
+                      u32 tensor_memory, const Note *notes, u32 n_notes) {
   Watch *h = calloc(1, sizeof *h);
   if (!h) return NULL;
-  h->detector = detector_new(slots, cluster, warps, smem_bytes, profile);
+  h->detector = detector_new(slots, cluster, warps, smem_bytes, profile,
+                             tensor_memory);
   h->list = calloc((u64)slots * warps, sizeof *h->list);
   if (!h->detector || !h->list) {
     race_watch_free(h);
@@ -299,6 +332,9 @@ Watch *race_watch_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pro
       .lanes = lanes,
       .issue = issue,
       .engine = engine,
+      .engine_tensor = engine_tensor,
+      .tensor = tensor,
+      .tensor_wait = tensor_wait,
       .landed = landed,
       .groups = groups,
       .mbarrier = mbarrier,

@@ -1,0 +1,80 @@
+/* The order in which tcgen05 operations land. */
+#include "tcgen05_order.h"
+
+_Static_assert(TC_CALL_BYTES + sizeof(TcIssue) <= sizeof(((Async *)0)->arg),
+               "operands of a tcgen05 operation fit its Async");
+
+static TcIssue *issue_of(const Async *op) {
+  return (TcIssue *)((u8 *)op->arg + TC_CALL_BYTES);
+}
+
+static int tracked(u32 kind) {
+  return kind == ASYNC_TC_MMA || kind == ASYNC_TC_CP || kind == ASYNC_TC_SHIFT;
+}
+
+/* Pipelined pairs, of one thread or ordered by fences. Beyond what the ISA promises (the
+ * same accumulator, shape and kind), all mma of a thread are taken to be in order, as
+ * published kernels rely on, unless m->isa_order. */
+static int pipelined(const Machine *m, const Async *first, const Async *second) {
+  u32 a = first->kind, b = second->kind;
+  if (b == ASYNC_TC_MMA) {
+    if (a != ASYNC_TC_MMA) return 1;
+    return !m->isa_order || issue_of(first)->form == issue_of(second)->form;
+  }
+  if (b == ASYNC_TC_SHIFT) return a == ASYNC_TC_MMA || a == ASYNC_TC_SHIFT;
+  return a == ASYNC_TC_SHIFT && issue_of(second)->small; /* cp */
+}
+
+static int same_pair(const Cta *a, const Cta *b) {
+  return a->first_slot == b->first_slot && (a->rank | 1u) == (b->rank | 1u);
+}
+
+static int ready(const Machine *m, const Async *op) {
+  const TcIssue *mine = issue_of(op);
+  for (u32 k = 0; k < m->n_queue; k++) {
+    const Async *e = m->queue[k];
+    if (e == op) break; /* the queue is in order of issue */
+    if (e->warp == op->warp) {
+      int thread = e->lane == op->lane && tracked(e->kind);
+      if (op->kind == ASYNC_TC_COMMIT) {
+        if (thread) return 0;
+        continue;
+      }
+      int tensor = tracked(e->kind) || e->kind == ASYNC_TMEM_LD || e->kind == ASYNC_TMEM_ST;
+      if (tensor && e->seq < mine->own) return 0;
+      if (thread && pipelined(m, e, op)) return 0;
+    }
+    if (op->kind != ASYNC_TC_COMMIT && tracked(e->kind) && e->seq < mine->pair &&
+        same_pair(e->cta, op->cta) && pipelined(m, e, op))
+      return 0;
+  }
+  return 1;
+}
+
+int tcgen05_issue(Warp *w, const Insn *i, u32 lane, u32 kind, LandFn land,
+                  const void *call, u32 size, u32 form, u32 small) {
+  Machine *m = w->m;
+  if (!m->seed) {
+    Async now = {.land = land, .insn = i, .warp = w, .cta = w->cta, .kind = kind};
+    now.lane = lane;
+    memcpy(now.arg, call, size);
+    now.seq = m->async_seq++;
+    async_land_at_once(m, &now);
+    return m->status == ST_RUNNING ? STEP_NEXT : STEP_STOP;
+  }
+  Async *op = async_new(w, i, kind, land);
+  if (!op) return STEP_STOP;
+  op->lane = lane;
+  op->ready = ready;
+  memcpy(op->arg, call, size);
+  *issue_of(op) = (TcIssue){w->tc_own, w->tc_fence, form, small};
+  async_push(m, op);
+  return STEP_NEXT;
+}
+
+int tcgen05_pair_alive(Machine *m, const Async *op, u32 group) {
+  const Cta *peer = group == 2 ? tcgen05_peer(op->cta) : NULL;
+  if (!peer || peer->live_warps) return 1;
+  fault_at(m, op->insn, op->cta, op->warp->id, op->lane, FAULT_TCGEN05, 2, 0, TC_PEER_GONE);
+  return 0;
+}
