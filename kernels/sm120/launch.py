@@ -8,10 +8,11 @@ from cutlass import Float32, Int32, Int64, cute
 from cutlass.cute.nvgpu import cpasync, warpgroup
 from cutlass.cute.runtime import make_ptr
 
-from sidestream.kernels.sm120.config import CHUNK, KernelConfig
+from sidestream.kernels.common.config import CHUNK
+from sidestream.kernels.common.element import element_type
+from sidestream.kernels.common.worklist import PREP_THREADS, build_worklist
+from sidestream.kernels.sm120.config import KernelConfig
 from sidestream.kernels.sm120.forward import forward
-from sidestream.kernels.sm120.mainloop import element_type
-from sidestream.kernels.sm120.worklist import PREP_THREADS, build_worklist
 
 
 @cute.jit

@@ -4,10 +4,12 @@ import cutlass
 from cutlass import Int32, cute
 from cutlass.cute.nvgpu import cpasync
 
+from sidestream.kernels.common import worklist
+from sidestream.kernels.common.bounds import tile_range
+from sidestream.kernels.common.config import CHUNK
 from sidestream.kernels.sm120 import record as unit_record
-from sidestream.kernels.sm120 import ring, worklist
-from sidestream.kernels.sm120.bounds import tile_range
-from sidestream.kernels.sm120.config import CHUNK, KernelConfig
+from sidestream.kernels.sm120 import ring
+from sidestream.kernels.sm120.config import KernelConfig
 
 
 @cute.jit

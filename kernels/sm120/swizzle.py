@@ -12,7 +12,7 @@ import cutlass
 from cutlass import Int32, cute
 from cutlass.cute.nvgpu import warp as warp_ops
 
-from sidestream.kernels.sm120.config import CHUNK
+from sidestream.kernels.common.config import CHUNK
 
 UNIT = 8
 """Two-byte elements in one 16-byte unit."""
