@@ -11,11 +11,12 @@ from cuda.bindings import driver as cuda
 from cutlass import Float32, Int32, Int64
 
 from sidestream.kernels import buffers
+from sidestream.kernels.common.tokens import pointers
 from sidestream.kernels.common.worklist import workspace_words
 from sidestream.kernels.errors import ContractError
 from sidestream.kernels.protocol import CacheInfo, DeviceTensor
 from sidestream.kernels.sm120.config import KernelConfig
-from sidestream.kernels.sm120.launch import compile_forward, pointers
+from sidestream.kernels.sm120.launch import compile_forward
 from sidestream.kernels.spec import MAX_TOKENS, AttentionSpec, check_spec
 
 MAX_UNITS = 1 << 30

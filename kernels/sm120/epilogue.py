@@ -8,9 +8,9 @@ import cutlass
 from cutlass import Int32, Int64, Uint32, cute
 
 from sidestream.kernels.common.element import element_type
+from sidestream.kernels.common.swizzle import UNIT, unit_pointer
 from sidestream.kernels.sm120.config import ROWS_PER_WARP, WARP, KernelConfig
 from sidestream.kernels.sm120.mainloop import words
-from sidestream.kernels.sm120.swizzle import UNIT, unit_pointer
 
 
 @cute.jit
