@@ -48,8 +48,11 @@ typedef struct Cost {
   u64 next_work;
 } Cost;
 
+/* Of equally late ones any will do, but the same whoever came first. */
 static void later(CostPath *into, const CostPath *other) {
-  if (other->at > into->at) *into = *other;
+  if (other->at > into->at ||
+      (other->at == into->at && memcmp(other, into, sizeof *into) > 0))
+    *into = *other;
 }
 
 static void spend(CostPath *p, u32 part, u64 units) {
