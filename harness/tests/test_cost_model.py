@@ -158,11 +158,12 @@ def test_a_phase_ends_with_its_latest_arrival_whatever_the_order():
     body += "setp.eq.u32 %e, %l, 0;\nbar.sync 0;\nsetp.eq.u32 %q, %w, 1;\n"
     body += "@!%p bra TAKE;\n@%q bra SHORT;\n" + ADD * 40 + "SHORT:\n" + ADD * 5
     body += "@%e mbarrier.arrive.shared.b64 _, [bar];\nbra OVER;\nTAKE:\nWAIT:\n"
-    body += "mbarrier.try_wait.parity.shared.b64 %q, [bar], 0;\n@!%q bra WAIT;\nOVER:\n"
+    body += "mbarrier.try_wait.parity.shared.b64 %q, [bar], 0;\n@!%q bra WAIT;\n"
+    body += ADD + "OVER:\n"
     lengths = set()
     for seed in range(6):
         ran = costed(body, warps=3, options=replace(COSTED, seed=seed))
-        assert parts_of(ran) == {"warp 2": 8 + 1 + 2 + 45 + 1, "warp 0": 1 + 1}
+        assert parts_of(ran) == {"warp 2": 8 + 1 + 2 + 45 + 1, "warp 0": 1 + 1 + 1}
         # setp, bra and the wait against setp, two bra, 45 and the arrival
         assert ran.result.costs.waits[0].causes == {"warp 2": 49 - 3}
         lengths.add(chain_of(ran).length)
@@ -171,10 +172,10 @@ def test_a_phase_ends_with_its_latest_arrival_whatever_the_order():
 
 def test_a_named_barrier_releases_all_at_its_latest_arrival():
     body = BARRIER + SPLIT + "@%p bra FAST;\n" + ADD * 11 + "FAST:\nbar.sync 1, 64;\n"
-    body += ADD * 2
+    body += "@%p bra LAST;\n" + ADD * 2 + "LAST:\n"
     ran = costed(body, warps=2)
-    # mad, shr, setp, bra, 11, bar | 2, exit
-    assert parts_of(ran) == {"warp 0": 4 + 11 + 1 + 2 + 1}
+    # mad, shr, setp, bra, 11, bar | bra, 2, exit
+    assert parts_of(ran) == {"warp 0": 4 + 11 + 1 + 1 + 2 + 1}
     first, second = ran.result.costs.waits
     assert (first.passed["barrier"], first.late["barrier"]) == (1, 0)
     assert (second.late["barrier"], second.units["barrier"]) == (1, 11)
