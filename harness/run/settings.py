@@ -13,7 +13,7 @@ from sidestream.harness.errors import UsageError
 
 KERNELS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "sidestream": {"sm120": ("sm_120a", "sm_90a")},
+        "sidestream": {"sm120": ("sm_120a", "sm_90a"), "sm100": ("sm_100a",)},
         "fa4": {"sm120": ("sm_120a",), "sm100": ("sm_100a",)},
         "cudnn": {"sm120": ("sm_120a",), "sm100": ("sm_100a",)},
     }

@@ -4,7 +4,7 @@ from typing import Any
 
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
-from cutlass.cute.nvgpu import cpasync
+from cutlass.cute.nvgpu import cpasync, warpgroup
 from cutlass.cute.runtime import make_ptr
 
 from sidestream.kernels.common.config import CHUNK, ForwardContract
@@ -32,6 +32,21 @@ def token_tensor(
             ),
         ),
     )
+
+
+@cute.jit
+def tile_layout(
+    config: cutlass.Constexpr[ForwardContract],
+    rows: cutlass.Constexpr[int],
+    stages: cutlass.Constexpr[int],
+) -> cute.ComposedLayout:
+    """128-byte-swizzled (row, column in block, block[, stage]) shared layout."""
+    atom = warpgroup.make_smem_layout_atom(
+        warpgroup.SmemLayoutAtomKind.K_SW128, element_type(config)
+    )
+    if cutlass.const_expr(stages == 1):
+        return cute.tile_to_shape(atom, (rows, CHUNK, config.chunks), (0, 1, 2))
+    return cute.tile_to_shape(atom, (rows, CHUNK, config.chunks, stages), (0, 1, 2, 3))
 
 
 @cute.jit

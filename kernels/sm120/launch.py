@@ -5,29 +5,16 @@ from typing import Any
 import cuda.bindings.driver as cuda
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
-from cutlass.cute.nvgpu import warpgroup
 
-from sidestream.kernels.common.config import CHUNK
-from sidestream.kernels.common.element import element_type
-from sidestream.kernels.common.tokens import pointers, tma_load, token_tensor
+from sidestream.kernels.common.tokens import (
+    pointers,
+    tile_layout,
+    tma_load,
+    token_tensor,
+)
 from sidestream.kernels.common.worklist import PREP_THREADS, build_worklist
 from sidestream.kernels.sm120.config import KernelConfig
 from sidestream.kernels.sm120.forward import forward
-
-
-@cute.jit
-def tile_layout(
-    config: cutlass.Constexpr[KernelConfig],
-    rows: cutlass.Constexpr[int],
-    stages: cutlass.Constexpr[int],
-) -> cute.ComposedLayout:
-    """128-byte-swizzled (row, column in block, block[, stage]) shared layout."""
-    atom = warpgroup.make_smem_layout_atom(
-        warpgroup.SmemLayoutAtomKind.K_SW128, element_type(config)
-    )
-    if cutlass.const_expr(stages == 1):
-        return cute.tile_to_shape(atom, (rows, CHUNK, config.chunks), (0, 1, 2))
-    return cute.tile_to_shape(atom, (rows, CHUNK, config.chunks, stages), (0, 1, 2, 3))
 
 
 @cute.jit
