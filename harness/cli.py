@@ -116,6 +116,13 @@ def check_command(
     deadline: Deadline = 300.0,
     budget: Budget = 2_000_000_000,
     out: Out = DEFAULT_OUT,
+    stats: Annotated[
+        bool,
+        typer.Option(
+            "--stats",
+            help="Count, by role and KV tile, what each kernel executes and waits for.",
+        ),
+    ] = False,
     list_: Annotated[
         bool, typer.Option("--list", help="Print kernels, archs and scenarios.")
     ] = False,
@@ -140,6 +147,7 @@ def check_command(
         "profile": profile,
         "deadline": deadline,
         "budget": budget,
+        "stats": stats,
     }
     _check(
         kernel=kernel or [],

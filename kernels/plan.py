@@ -11,12 +11,17 @@ from cuda.bindings import driver as cuda
 from cutlass import Float32, Int32, Int64
 
 from sidestream.kernels import buffers
+from sidestream.kernels.common.tokens import pointers
+from sidestream.kernels.common.worklist import workspace_words
 from sidestream.kernels.errors import ContractError
 from sidestream.kernels.protocol import CacheInfo, DeviceTensor
-from sidestream.kernels.sm120.config import KernelConfig
-from sidestream.kernels.sm120.launch import compile_forward, pointers
-from sidestream.kernels.sm120.worklist import workspace_words
+from sidestream.kernels.sm100 import launch as sm100_launch
+from sidestream.kernels.sm100.config import KernelConfig as Sm100Config
+from sidestream.kernels.sm120 import launch as sm120_launch
+from sidestream.kernels.sm120.config import KernelConfig as Sm120Config
 from sidestream.kernels.spec import MAX_TOKENS, AttentionSpec, check_spec
+
+KernelConfig = Sm100Config | Sm120Config
 
 MAX_UNITS = 1 << 30
 
@@ -35,7 +40,7 @@ class CompileKey:
 
 
 def tile_rows(max_len_q: int) -> int:
-    """Query rows of a tile: 16 for decoding, 64 for short prompts, else 128."""
+    """Query rows of an SM120 tile: 16 for decoding, 64 for short prompts, else 128."""
     for rows in (16, 64):
         if max_len_q <= rows:
             return rows
@@ -46,19 +51,28 @@ def config_of(spec: AttentionSpec) -> KernelConfig:
     """The code-determining part of a declaration."""
     has_right = spec.right is not None
     has_left = spec.window_left is not None
-    return KernelConfig(
-        dtype=spec.dtype,
-        head_dim=spec.head_dim,
-        tile_m=tile_rows(spec.max_len_q),
-        anchor=spec.diagonal if has_left or has_right else "top_left",
-        has_left=has_left,
-        has_right=has_right,
-        has_sinks=spec.sinks,
-        lse=spec.lse,
-        prefix_q=spec.lengths_q == "prefix",
-        prefix_kv=spec.lengths_kv == "prefix",
-        negative_scale=spec.softmax_scale < 0.0,
-    )
+    facts: dict[str, Any] = {
+        "dtype": spec.dtype,
+        "head_dim": spec.head_dim,
+        "anchor": spec.diagonal if has_left or has_right else "top_left",
+        "has_left": has_left,
+        "has_right": has_right,
+        "has_sinks": spec.sinks,
+        "lse": spec.lse,
+        "prefix_q": spec.lengths_q == "prefix",
+        "prefix_kv": spec.lengths_kv == "prefix",
+        "negative_scale": spec.softmax_scale < 0.0,
+    }
+    if spec.arch == "sm_100a":
+        return Sm100Config(**facts)
+    return Sm120Config(**facts, tile_m=tile_rows(spec.max_len_q))
+
+
+def compile_forward(config: KernelConfig, arch: str) -> Any:
+    """Compile the kernels that a configuration belongs to."""
+    if isinstance(config, Sm100Config):
+        return sm100_launch.compile_forward(config, arch)
+    return sm120_launch.compile_forward(config, arch)
 
 
 class CompileCache:
@@ -158,8 +172,8 @@ class Compiled:
         buffers.check_workspace(workspace, workspace_bytes(spec))
         buffers.check_device(tensors)
         buffers.check_disjoint(tensors)
-        tile_m = self.config.tile_m
-        units = (view_q.tokens // tile_m + spec.batch) * spec.heads_q
+        rows = self.config.unit_rows
+        units = (view_q.tokens // rows + spec.batch) * spec.heads_q
         if units >= MAX_UNITS:
             raise ContractError(
                 f"{view_q.tokens} tokens of {spec.heads_q} heads make {units} tiles; "
@@ -167,7 +181,7 @@ class Compiled:
             )
         if view_q.tokens == 0:
             return
-        declared = spec.batch * -(-spec.max_len_q // tile_m) * spec.heads_q
+        declared = spec.batch * -(-spec.max_len_q // rows) * spec.heads_q
         addresses = (
             view_q.address,
             # An empty K/V side may have no address at all; its map is never used.

@@ -15,12 +15,16 @@ Causal = Literal["none", "top_left", "bottom_right"]
 Anchor = Literal["top_left", "bottom_right"]
 LseLayout = Literal["none", "token_major", "head_major"]
 LengthForm = Literal["counts", "prefix"]
-Arch = Literal["sm_120a", "sm_90a"]
+Arch = Literal["sm_120a", "sm_100a", "sm_90a"]
 
 MAX_TOKENS = 1 << 29
 """Tokens of one packed side; keeps every int32 token index and mask bound exact."""
 
-_MULTIPROCESSORS: dict[str, int] = {"sm_120a": 188, "sm_90a": 132}
+_MULTIPROCESSORS: dict[str, int] = {
+    "sm_120a": 188,
+    "sm_100a": 148,
+    "sm_90a": 132,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sidestream.harness.finding import Finding, Incomplete, Rule, Site, Verdict
+from sidestream.reports import cost
 from sidestream.reports.model import (
     NOT_RUN,
     SCHEMA,
@@ -75,6 +76,7 @@ def document(report: Report) -> dict[str, Any]:
             "warp_instructions": report.warp_instructions,
             "seconds": {k: round(v, 6) for k, v in report.seconds.items()},
             "wall_seconds": round(report.wall_seconds, 6),
+            **_cost(report),
         },
         "environment": dict(report.environment),
     }
@@ -142,6 +144,22 @@ def _case(case: Case) -> dict[str, Any]:
     }
 
 
+def _cost(report: Report) -> dict[str, Any]:
+    """Return what the cost model gave, by case; nothing if it was not asked for."""
+    rows = [
+        {
+            "case": index,
+            "impl": case.impl,
+            "kernel": case.kernel,
+            "scenario": case.scenario,
+            "launches": [cost.document(launch) for launch in case.cost],
+        }
+        for index, case in enumerate(report.cases)
+        if case.cost
+    ]
+    return {"cost": rows} if rows else {}
+
+
 def _spell(check: Check) -> str:
     return (
         f"{NOT_RUN}: {check.reason}" if check.status == NOT_RUN else str(check.status)
@@ -201,7 +219,9 @@ def parse(raw: object) -> Report:
             arch=_text(raw["arch"]),
             profile=_text(raw["profile"]),
             seed=int(raw["seed"]),
-            cases=_each(raw["cases"], _read_case),
+            cases=_read_costs(
+                _each(raw["cases"], _read_case), raw["stats"].get("cost", [])
+            ),
             findings=_each(raw["findings"], _read_finding),
             incomplete=_each(raw["incomplete"], lambda entry: Incomplete(**entry)),
             declined=_each(raw["declined"], lambda entry: Declined(**entry)),
@@ -265,6 +285,15 @@ def _read_case(raw: Any) -> Case:
         replay=_text(raw["replay"]),
         spans=_each(raw["spans"], _read_span),
     )
+
+
+def _read_costs(cases: tuple[Case, ...], raw: Any) -> tuple[Case, ...]:
+    """Give cases the costs that `stats` holds for them."""
+    read = list(cases)
+    for entry in raw:
+        launches = _each(entry["launches"], cost.parse)
+        read[entry["case"]] = replace(read[entry["case"]], cost=launches)
+    return tuple(read)
 
 
 def _read_span(raw: Any) -> Span:

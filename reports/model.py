@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sidestream.harness.finding import Finding, Incomplete, Verdict
+from sidestream.reports.cost import LaunchCost
 
 SCHEMA = "sidestream.report/1"
 
@@ -85,6 +86,7 @@ class Case:
         findings: Ids of the findings that it showed.
         replay: One command that runs it again.
         spans: When the time was spent.
+        cost: By launch of its first call, if that was asked for.
     """
 
     impl: str
@@ -102,6 +104,7 @@ class Case:
     findings: tuple[str, ...] = ()
     replay: str = ""
     spans: tuple[Span, ...] = ()
+    cost: tuple[LaunchCost, ...] = ()
 
     @property
     def wall(self) -> float:

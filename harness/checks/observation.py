@@ -39,6 +39,7 @@ class Execution:
         launches: In order.
         error: What execute raised, or None.
         warp_instructions: Executed by all launches.
+        counted: By launch that ran with the cost model, what the device counted.
     """
 
     label: str
@@ -51,6 +52,7 @@ class Execution:
     launches: tuple[LaunchSeen, ...] = ()
     error: str | None = None
     warp_instructions: int = 0
+    counted: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

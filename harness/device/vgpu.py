@@ -30,6 +30,7 @@ class Outcome:
         finished: Whether it ran to its end.
         warp_instructions: Executed.
         seconds: Wall time by phase: `parse`, `lower`, `execute`.
+        counted: Program and result of a launch that ran with the cost model.
     """
 
     kernel: str
@@ -39,6 +40,7 @@ class Outcome:
     finished: bool = False
     warp_instructions: int = 0
     seconds: dict[str, float]
+    counted: tuple[Program, Result] | None = None
 
 
 def run_launch(
@@ -128,6 +130,7 @@ def judge(
         finished=status == "done",
         warp_instructions=result.warp_instructions,
         seconds=seconds,
+        counted=(program, result) if result.costs is not None else None,
     )
 
 

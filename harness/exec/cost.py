@@ -19,14 +19,16 @@ from sidestream.harness.exec.program import Program
 from sidestream.harness.ptx import ir
 
 WARPS = 32
-UNITS = ("tensor", "warp-mma", "tmem", "load", "store", "copy", "remote")
+UNITS = (
+    *("tcgen05", "mma.sync", "tmem", "tma load", "tma store", "cp.async", "remote"),
+)
 """Units that work beside the warps' issue slots, in the order of `enum CostPart`."""
 WAITS = ("mbarrier", "barrier", "group", "cluster")
 """What a warp can wait for, in the order of `enum CostWait`."""
 PARTS = WARPS + len(UNITS)
 
-_FREE = frozenset({"mov"})
-"""Instructions that the assembler turns into a choice of registers."""
+MOVES = frozenset({"mov", "mov.pack", "mov.unpack"})
+"""Instructions that the assembler turns into a choice of registers; they are free."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,8 @@ class Unit:
 class CostTable:
     """The parameters of the model.
 
-    An instruction costs its warp one unit, a `mov` none. The rates are near those of
+    An instruction costs its warp one unit, also if its guard holds in no lane; a
+    `mov` costs none. The rates are near those of
     one multiprocessor a clock in public data of the chips; the latencies are round
     numbers of their order. All of them are assumptions to compare kernels under.
 
@@ -56,12 +59,12 @@ class CostTable:
 
     units: Mapping[str, Unit] = field(
         default_factory=lambda: {
-            "tensor": Unit(rate=8192, latency=64),
-            "warp-mma": Unit(rate=256),
+            "tcgen05": Unit(rate=8192, latency=64),
+            "mma.sync": Unit(rate=256),
             "tmem": Unit(rate=128),
-            "load": Unit(rate=64, latency=512),
-            "store": Unit(rate=64, latency=512),
-            "copy": Unit(rate=64, latency=512),
+            "tma load": Unit(rate=64, latency=512),
+            "tma store": Unit(rate=64, latency=512),
+            "cp.async": Unit(rate=64, latency=512),
             "remote": Unit(rate=64, latency=512),
         }
     )
@@ -110,7 +113,8 @@ class Costs:
     """What the core counted in one launch.
 
     Attributes:
-        rows: (warps, rows) executions of every bytecode row by warp of the CTA.
+        rows: (warps, rows) issues of every bytecode row by warp of the CTA, those whose
+            guard held in no lane included.
         lanes: (rows,) active lanes in sum.
         work: (rows,) flops or bytes of the asynchronous operations it issued.
         waits: By warp of the CTA.
@@ -146,7 +150,7 @@ def main_rows(program: Program) -> NDArray[np.bool_]:
 
 def mma_flops(ins: ir.Instruction) -> int:
     """Flops of a `mma.sync`, from its shape m16n8k16 and the like; 0 for others."""
-    if ins.op != "mma":
+    if ins.op not in ("mma.sync", "mma.sp.sync"):
         return 0
     sizes = str(ins.mods["shape"]).replace("m", " ").replace("n", " ").replace("k", " ")
     m, n, k = (int(size) for size in sizes.split())
@@ -155,9 +159,9 @@ def mma_flops(ins: ir.Instruction) -> int:
 
 def registers_moved(ins: ir.Instruction) -> int:
     """Registers a lane exchanges with tensor memory."""
-    if ins.op not in ("tcgen05.ld", "tcgen05.st"):
+    if ins.op not in ("tcgen05.ld", "tcgen05.ld.red", "tcgen05.st"):
         return 0
-    vector = ins.args["d" if ins.op == "tcgen05.ld" else "b"]
+    vector = ins.args["a" if ins.op == "tcgen05.st" else "d"]
     return len(vector.elements) if isinstance(vector, ir.Vector) else 1
 
 
@@ -169,9 +173,9 @@ def charges(program: Program, table: CostTable) -> NDArray[np.void]:
         ins = program.instruction(row)
         if ins is None:
             continue
-        charged[row]["issue"] = ins.op not in _FREE
+        charged[row]["issue"] = ins.op not in MOVES
         for unit, size in (
-            ("warp-mma", mma_flops(ins)),
+            ("mma.sync", mma_flops(ins)),
             ("tmem", registers_moved(ins) * WARPS * 4),
         ):
             if size:

@@ -35,6 +35,7 @@ from sidestream.harness.drivers.registry import driver as load_driver
 from sidestream.harness.dsl.activation import Activation, activate
 from sidestream.harness.dsl.compile_log import CompileRecord
 from sidestream.harness.errors import SidestreamError
+from sidestream.harness.exec.cost import CostTable
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Finding, Incomplete, Verdict
 from sidestream.harness.run.phases import Phases
@@ -43,7 +44,10 @@ from sidestream.harness.run.problem import code_label, problem_of
 from sidestream.harness.run.settings import Settings
 from sidestream.harness.run.token import command
 from sidestream.harness.run.virtual_call import VirtualCall
+from sidestream.harness.stats.area import live_area
+from sidestream.harness.stats.measure import measure
 from sidestream.reference import narrow, tolerance
+from sidestream.reports.cost import LaunchCost
 from sidestream.reports.model import Case, Check, Error
 from sidestream.scenarios.case import CaseInputs, build
 from sidestream.scenarios.fill import OUT_SENTINEL
@@ -342,6 +346,7 @@ class CaseRun:
                 deadline=max(0.001, self.until - time.monotonic()),
                 sms=self.settings.sms,
                 max_smem=self.bench.device().chip.smem_per_block,
+                cost=CostTable() if record and self.settings.stats else None,
             )
             if fill is None:
                 return options
@@ -403,6 +408,20 @@ class CaseRun:
             )
         return outcome, errors
 
+    def _cost(self) -> tuple[LaunchCost, ...]:
+        """Sum up what the first call cost, if it was counted."""
+        area = live_area(self.scenario)
+        return tuple(
+            measure(
+                program,
+                result,
+                CostTable(),
+                head_dims=(self.scenario.head_dim, self.scenario.width_v),
+                live_area=area,
+            )
+            for program, result in self.runs[0].counted
+        )
+
     def _outcome(
         self, outcomes: list[CheckOutcome], errors: dict[str, Error], *, compiles: int
     ) -> CaseOutcome:
@@ -449,6 +468,7 @@ class CaseRun:
             findings=tuple(findings),
             replay=replay,
             spans=tuple(self.phases.spans),
+            cost=self._cost(),
         )
         return CaseOutcome(
             case=case, findings=tuple(findings.values()), incomplete=tuple(incomplete)

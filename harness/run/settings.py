@@ -13,7 +13,7 @@ from sidestream.harness.errors import UsageError
 
 KERNELS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "sidestream": {"sm120": ("sm_120a", "sm_90a")},
+        "sidestream": {"sm120": ("sm_120a", "sm_90a"), "sm100": ("sm_100a",)},
         "fa4": {"sm120": ("sm_120a",), "sm100": ("sm_100a",)},
         "cudnn": {"sm120": ("sm_120a",), "sm100": ("sm_100a",)},
     }
@@ -43,6 +43,7 @@ class Settings:
         budget: Warp instructions of one launch after which it is given up.
         deadline: Seconds of wall time a case may take.
         launches: Folder to record every launch in, or None.
+        stats: Whether the first call of a case runs with the cost model.
 
     Raises:
         UsageError: a value that there is not, with those there are.
@@ -59,6 +60,7 @@ class Settings:
     budget: int = 2_000_000_000
     deadline: float = 300.0
     launches: Path | None = None
+    stats: bool = False
 
     def __post_init__(self) -> None:
         _choose("implementation", self.impl, tuple(KERNELS))
@@ -80,6 +82,10 @@ class Settings:
         for name in ("sms", "budget", "deadline"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
+        if self.stats and self.device != "vgpu":
+            raise UsageError(
+                "--stats counts what the virtual GPU executes: --device vgpu"
+            )
         if self.seed < 0:
             raise UsageError(f"seed must not be negative, not {self.seed}")
 

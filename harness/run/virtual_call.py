@@ -299,6 +299,7 @@ class VirtualCall:
             ),
             error=error,
             warp_instructions=sum(o.warp_instructions for o in run.outcomes),
+            counted=tuple(o.counted for o in run.outcomes if o.counted),
         )
 
     def _bits(self, tensor: torch.Tensor, dtype: np.dtype[Any]) -> NDArray[Any]:

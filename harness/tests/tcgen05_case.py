@@ -29,7 +29,7 @@ Bytes = NDArray[np.uint8]
 _HEAD = """
 .reg .b32 %sm, %bar, %slot, %w, %tl, %tc, %tv, %v, %lane, %rank, %n, %issuer;
 .reg .b64 %tp, %cta, %from, %in, %out;
-.reg .pred %first, %q, %one;
+.reg .pred %first, %q, %one; .reg .b32 %c<16>;
 .shared .align 1024 .b8 tc_head[1024];
 .shared .align 1024 .b8 tc_image[{smem}];
 mov.u32 %slot, tc_head;
@@ -62,10 +62,10 @@ mov.u32 %tc, 0;
 TC_FILL:
 mad.lo.u32 %tv, %tc, 128, %kc_tid;
 mad.wide.u32 %tp, %tv, 4, %in;
-ld.global.b32 %v, [%tp];
 add.u32 %tv, %lane, %tc;
-tcgen05.st.sync.aligned.32x32b.x1.b32 [%tv], {{%v}};
-add.u32 %tc, %tc, 1;
+{loads}
+tcgen05.st.sync.aligned.32x32b.x16.b32 [%tv], {vector};
+add.u32 %tc, %tc, 16;
 setp.lt.u32 %q, %tc, {filled};
 @%q bra TC_FILL;
 tcgen05.wait::st.sync.aligned;
@@ -86,10 +86,10 @@ TC_DUMP:
 mad.lo.u32 %tv, %tc, 128, %kc_tid;
 mad.wide.u32 %tp, %tv, 4, %out;
 add.u32 %tv, %lane, %tc;
-tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%v}}, [%tv];
+tcgen05.ld.sync.aligned.32x32b.x16.b32 {vector}, [%tv];
 tcgen05.wait::ld.sync.aligned;
-st.global.b32 [%tp], %v;
-add.u32 %tc, %tc, 1;
+{stores}
+add.u32 %tc, %tc, 16;
 setp.lt.u32 %q, %tc, 512;
 @%q bra TC_DUMP;
 barrier.cluster.arrive;
@@ -149,14 +149,21 @@ def run(
         group: CTAs: 1, or 2 with `.cta_group::2` everywhere.
         issuer: Rank of the CTA whose thread executes the body.
         arrivals: Arrivals that the barrier waits for.
-        filled: Columns of tensor memory that are written at first.
+        filled: Columns of tensor memory that are written at first, in steps of 16.
         options: Schedule and budgets.
         target: The `.target`.
         tail: Statements after the body instead of waiting for the barrier.
     """
     images = np.zeros((group, SMEM), np.uint8) if smem is None else smem
     inside = np.zeros((group, COLUMNS, LANES), np.uint32) if cells is None else cells
-    words = {"group": group, "arrivals": arrivals, "smem": SMEM, "filled": filled}
+    # Sixteen columns at a time, whose words are 512 bytes apart in the image.
+    each = [(f"%c{k}", f"[%tp+{512 * k}]") for k in range(16)]
+    words: dict[str, object] = {
+        "vector": "{" + ", ".join(c for c, _ in each) + "}",
+        "loads": "\n".join(f"ld.global.b32 {c}, {at};" for c, at in each),
+        "stores": "\n".join(f"st.global.b32 {at}, {c};" for c, at in each),
+    }
+    words |= {"group": group, "arrivals": arrivals, "smem": SMEM, "filled": filled}
     parts = [
         _HEAD.format(**words),
         f"setp.eq.u32 %q, %rank, {issuer};\nand.pred %q, %q, %one;\n@!%q bra TC_OVER;",

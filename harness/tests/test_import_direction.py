@@ -25,13 +25,15 @@ ALLOWED = {
     "harness.device": {"harness.cuda", "harness.exec", "harness.ptx", *LEAVES},
     "harness.checks": {"harness.cuda", "harness.finding", "reference"},
     "harness.drivers": {"harness.cuda", "harness.dsl", "harness.errors", "reference"},
+    "harness.stats": {"harness.exec", "harness.ptx", "reports", "scenarios"},
     "kernels": set(),
     "reference": set(),
     "reports": {"harness.finding"},
     "scenarios": {"harness.drivers", "harness.errors", "kernels", "reference"},
     "harness.run": {
         *("harness.checks", "harness.cuda", "harness.device", "harness.drivers"),
-        *("harness.dsl", "harness.exec", "reference", "reports", "scenarios"),
+        *("harness.dsl", "harness.exec", "harness.stats"),
+        *("reference", "reports", "scenarios"),
         *LEAVES,
     },
     "harness.commands": {

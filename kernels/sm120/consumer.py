@@ -3,13 +3,14 @@
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
+from sidestream.kernels.common.bounds import tile_range
+from sidestream.kernels.common.normalise import finish_row, store_lse
 from sidestream.kernels.sm120 import record as unit_record
 from sidestream.kernels.sm120 import ring
-from sidestream.kernels.sm120.bounds import tile_range
 from sidestream.kernels.sm120.config import ROWS_PER_WARP, KernelConfig
-from sidestream.kernels.sm120.epilogue import stage_output, store_lse, store_rows
+from sidestream.kernels.sm120.epilogue import stage_output, store_rows
 from sidestream.kernels.sm120.mainloop import walk_tiles
-from sidestream.kernels.sm120.softmax import finish_row, quad_sum
+from sidestream.kernels.sm120.softmax import quad_sum
 
 
 @cute.jit

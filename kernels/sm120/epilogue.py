@@ -1,15 +1,16 @@
-"""Writing a warp's finished rows: output through shared memory, log-sum-exp directly.
+"""Writing a warp's finished rows: the output through shared memory.
 
 Each warp stages its 16 rows in its own rows of the Q tile, which it alone reads and
 which are dead once its last K tile is done; only the warp has to agree.
 """
 
 import cutlass
-from cutlass import Float32, Int32, Int64, Uint32, cute
+from cutlass import Int32, Int64, Uint32, cute
 
+from sidestream.kernels.common.element import element_type
+from sidestream.kernels.common.swizzle import UNIT, unit_pointer
 from sidestream.kernels.sm120.config import ROWS_PER_WARP, WARP, KernelConfig
-from sidestream.kernels.sm120.mainloop import element_type, words
-from sidestream.kernels.sm120.swizzle import UNIT, unit_pointer
+from sidestream.kernels.sm120.mainloop import words
 
 
 @cute.jit
@@ -76,23 +77,3 @@ def store_rows(
                     cute.recast_ptr(target, dtype=Uint32), cute.make_layout(4)
                 ),
             )
-
-
-@cute.jit
-def store_lse(
-    config: cutlass.Constexpr[KernelConfig],
-    lse: cute.Pointer,
-    token: Int64,
-    head: Int32,
-    heads: Int32,
-    head_stride: Int64,
-    value: Float32,
-) -> None:
-    """Write a row's log-sum-exp: (T, H) token-major or (H, head_stride) head-major."""
-    offset = Int64(head)
-    if cutlass.const_expr(config.lse == "token_major"):
-        offset = token * heads + head
-    else:
-        offset = head * head_stride + token
-    cell = cute.make_tensor(lse + offset, cute.make_layout(1))
-    cell[0] = value

@@ -8,12 +8,12 @@ Needs `mma.sync`, `ldmatrix`, TMA and mbarriers, all of which sm_90a has too.
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
+from sidestream.kernels.common.element import element_type
 from sidestream.kernels.sm120 import record as unit_record
 from sidestream.kernels.sm120 import ring
 from sidestream.kernels.sm120.config import KernelConfig
 from sidestream.kernels.sm120.consumer import run_consumer
 from sidestream.kernels.sm120.loader import run_loader
-from sidestream.kernels.sm120.mainloop import element_type
 
 
 @cute.jit

@@ -5,64 +5,16 @@ from typing import Any
 import cuda.bindings.driver as cuda
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
-from cutlass.cute.nvgpu import cpasync, warpgroup
-from cutlass.cute.runtime import make_ptr
 
-from sidestream.kernels.sm120.config import CHUNK, KernelConfig
+from sidestream.kernels.common.tokens import (
+    pointers,
+    tile_layout,
+    tma_load,
+    token_tensor,
+)
+from sidestream.kernels.common.worklist import PREP_THREADS, build_worklist
+from sidestream.kernels.sm120.config import KernelConfig
 from sidestream.kernels.sm120.forward import forward
-from sidestream.kernels.sm120.mainloop import element_type
-from sidestream.kernels.sm120.worklist import PREP_THREADS, build_worklist
-
-
-@cute.jit
-def token_tensor(
-    config: cutlass.Constexpr[KernelConfig],
-    pointer: cute.Pointer,
-    tokens: Int32,
-    heads: Int32,
-    token_stride: Int64,
-    head_stride: Int64,
-) -> cute.Tensor:
-    """Global (token, column, head) view; strides are multiples of 16 bytes."""
-    return cute.make_tensor(
-        pointer,
-        cute.make_layout(
-            (tokens, config.head_dim, heads),
-            stride=(
-                cute.assume(token_stride, divby=8),
-                1,
-                cute.assume(head_stride, divby=8),
-            ),
-        ),
-    )
-
-
-@cute.jit
-def tile_layout(
-    config: cutlass.Constexpr[KernelConfig],
-    rows: cutlass.Constexpr[int],
-    stages: cutlass.Constexpr[int],
-) -> cute.ComposedLayout:
-    """128-byte-swizzled (row, column in block, block[, stage]) shared layout."""
-    atom = warpgroup.make_smem_layout_atom(
-        warpgroup.SmemLayoutAtomKind.K_SW128, element_type(config)
-    )
-    if cutlass.const_expr(stages == 1):
-        return cute.tile_to_shape(atom, (rows, CHUNK, config.chunks), (0, 1, 2))
-    return cute.tile_to_shape(atom, (rows, CHUNK, config.chunks, stages), (0, 1, 2, 3))
-
-
-@cute.jit
-def tma_load(
-    tokens: cute.Tensor,
-    layout: cute.ComposedLayout,
-    rows: cutlass.Constexpr[int],
-) -> tuple[cute.CopyAtom, cute.Tensor]:
-    """A TMA load of `rows` x 64 boxes; columns past the head dimension read as zero."""
-    box = cute.select(layout, mode=[0, 1])
-    return cpasync.make_tiled_tma_atom(
-        cpasync.CopyBulkTensorTileG2SOp(), tokens, box, (rows, CHUNK)
-    )
 
 
 @cute.jit
@@ -139,19 +91,6 @@ def sidestream_sm120(
         out_head_stride,
         lse_head_stride,
     ).launch(grid=(ctas, 1, 1), block=(config.threads, 1, 1), stream=stream)
-
-
-def pointers(
-    config: KernelConfig,
-    addresses: tuple[int, ...],
-) -> list[Any]:
-    """DSL pointers for q, k, v, out, lse, sinks, both lengths and the workspace."""
-    types = [element_type(config)] * 4 + [Float32] * 2 + [Int32] * 3
-    aligns = [16] * 4 + [4] * 4 + [128]
-    return [
-        make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=align)
-        for kind, address, align in zip(types, addresses, aligns, strict=True)
-    ]
 
 
 def compile_forward(config: KernelConfig, arch: str, *options: Any) -> Any:

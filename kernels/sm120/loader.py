@@ -2,36 +2,13 @@
 
 import cutlass
 from cutlass import Int32, cute
-from cutlass.cute.nvgpu import cpasync
 
+from sidestream.kernels.common import worklist
+from sidestream.kernels.common.bounds import tile_range
+from sidestream.kernels.common.tokens import tma_views
 from sidestream.kernels.sm120 import record as unit_record
-from sidestream.kernels.sm120 import ring, worklist
-from sidestream.kernels.sm120.bounds import tile_range
-from sidestream.kernels.sm120.config import CHUNK, KernelConfig
-
-
-@cute.jit
-def tma_views(
-    atom: cute.CopyAtom,
-    smem: cute.Tensor,
-    tokens: cute.Tensor,
-    rows: cutlass.Constexpr[int],
-    head: Int32,
-    start: Int32,
-) -> tuple[cute.Tensor, cute.Tensor]:
-    """Shared and global sides of the copies of one head from token `start` on.
-
-    Shared: (box, buffer, 64-column block). Global: (box, tile of `rows` tokens, block).
-    """
-    view = cute.domain_offset((start, 0), tokens[None, None, head])
-    tiles = cute.local_tile(view, (rows, CHUNK), (None, None))
-    return cpasync.tma_partition(
-        atom,
-        0,
-        cute.make_layout(1),
-        cute.group_modes(smem, 0, 2),
-        cute.group_modes(tiles, 0, 2),
-    )
+from sidestream.kernels.sm120 import ring
+from sidestream.kernels.sm120.config import KernelConfig
 
 
 @cute.jit

@@ -1,11 +1,10 @@
 """One warp's walk over its K/V tiles: scores, softmax, weighted values."""
 
-from typing import Any
-
 import cutlass
 from cutlass import Float32, Int32, Uint32, cute
 from cutlass.cute.nvgpu import warp as warp_ops
 
+from sidestream.kernels.common.element import element_type
 from sidestream.kernels.sm120 import ring
 from sidestream.kernels.sm120.config import KernelConfig
 from sidestream.kernels.sm120.softmax import mask_scores, softmax_step
@@ -17,11 +16,6 @@ from sidestream.kernels.sm120.swizzle import (
 
 SIGN_BITS = 0x80008000
 """Sign bits of two packed 16-bit floats."""
-
-
-def element_type(config: KernelConfig) -> Any:
-    """The DSL's type for the configured 16-bit format."""
-    return cutlass.Float16 if config.dtype == "float16" else cutlass.BFloat16
 
 
 @cute.jit

@@ -13,11 +13,9 @@ factor of exactly 1 and no drift over long sequences.
 import cutlass
 from cutlass import Float32, Int32, cute
 
-from sidestream.kernels.sm120.bounds import row_limits
+from sidestream.kernels.common.bounds import row_limits
+from sidestream.kernels.common.normalise import finite_or_zero
 from sidestream.kernels.sm120.config import KernelConfig
-
-LN2 = 0.6931471805599453
-LOG2E = 1.4426950408889634
 
 
 @cute.jit
@@ -63,12 +61,6 @@ def quad_sum(value: Float32) -> Float32:
 
 
 @cute.jit
-def finite_or_zero(value: Float32) -> Float32:
-    """0 in place of -inf, so that -inf minus -inf never forms."""
-    return cutlass.select_(value == -Float32.inf, Float32(0.0), value)
-
-
-@cute.jit
 def softmax_step(
     config: cutlass.Constexpr[KernelConfig],
     scores: cute.Tensor,
@@ -105,36 +97,3 @@ def softmax_step(
             for j in cutlass.range_constexpr(2):
                 index = 4 * tile + 2 * half + j
                 output[index] = output[index] * alpha
-
-
-@cute.jit
-def finish_row(
-    config: cutlass.Constexpr[KernelConfig],
-    top: Float32,
-    total: Float32,
-    sink: Float32,
-) -> tuple[Float32, Float32]:
-    """Factor that normalises a row of the output, and the row's log-sum-exp.
-
-    `total` is complete over the quad. A row without keys (top is -inf) gets factor 0
-    and log-sum-exp -inf, or the sink itself. With a sink the sum is rebased to the
-    larger of the two, so that neither a huge nor a very negative sink overflows.
-    """
-    lse = -Float32.inf
-    factor = Float32(0.0)
-    if cutlass.const_expr(config.has_sinks):
-        sink_log2 = sink * LOG2E
-        base = finite_or_zero(cute.arch.fmax(top, sink_log2))
-        keys = cute.math.exp2(top - base, fastmath=True)
-        whole = cute.math.fma(
-            total, keys, cute.math.exp2(sink_log2 - base, fastmath=True)
-        )
-        lse = sink
-        if top != -Float32.inf:
-            factor = keys * cute.arch.rcp_approx(whole)
-            lse = (base + cute.math.log2(whole, fastmath=True)) * LN2
-    else:
-        if top != -Float32.inf:
-            factor = cute.arch.rcp_approx(total)
-            lse = (top + cute.math.log2(total, fastmath=True)) * LN2
-    return factor, lse

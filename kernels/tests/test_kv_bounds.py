@@ -10,7 +10,7 @@ from cutlass.cute.runtime import make_ptr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidestream.kernels.sm120.bounds import row_limits, tile_range
+from sidestream.kernels.common.bounds import row_limits, tile_range
 from sidestream.kernels.sm120.config import KernelConfig
 
 

@@ -11,7 +11,7 @@ LSE_HEADS_SWAPPED = Bug(
     issue="NVIDIA/cudnn-frontend#1083",
     edits=(
         Edit(
-            file="sm120/epilogue.py",
+            file="common/normalise.py",
             old="offset = token * heads + head\n",
             new="offset = token * heads + (heads - 1 - head)\n",
         ),

@@ -11,7 +11,7 @@ SCRATCH_ASSUMED_ZERO = Bug(
     issue="flashinfer-ai/flashinfer#1584",
     edits=(
         Edit(
-            file="sm120/worklist.py",
+            file="common/worklist.py",
             old="        counter = cute.make_tensor(workspace, cute.make_layout(1))\n"
             "        counter[0] = Int32(0)\n",
             new="",

@@ -48,8 +48,11 @@ typedef struct Cost {
   u64 next_work;
 } Cost;
 
+/* Of equally late ones any will do, but the same whoever came first. */
 static void later(CostPath *into, const CostPath *other) {
-  if (other->at > into->at) *into = *other;
+  if (other->at > into->at ||
+      (other->at == into->at && memcmp(other, into, sizeof *into) > 0))
+    *into = *other;
 }
 
 static void spend(CostPath *p, u32 part, u64 units) {
@@ -131,8 +134,9 @@ void cost_executed(Machine *m, const Warp *w, u32 pc, u32 active) {
   const CostRow *r = &c->rows[pc];
   c->counts[(u64)w->id * m->n_code + pc]++;
   c->lanes[pc] += (u32)__builtin_popcount(active);
-  if (r->issue) spend(&c->runs->now, w->id, r->issue);
-  if (r->extra) spend(&c->runs->now, r->part, r->extra);
+  u32 issue = active ? c->issue : r->issue; /* a wait has paid it when it passed */
+  if (issue) spend(&c->runs->now, w->id, issue);
+  if (r->extra && active) spend(&c->runs->now, r->part, r->extra);
 }
 
 /* The time at which whatever happens now happens: the end of the instruction that runs,
@@ -224,6 +228,8 @@ void cost_landed(Machine *m, Async *op, const CostPath *before) {
 static void pass(Cost *c, const Warp *w, u32 kind, const CostPath *event) {
   CostPath *now = &c->warps[w->index].now;
   CostWaits *s = &c->waits[w->id];
+  if (c->issue) spend(now, w->id, c->issue); /* then it is suspended */
+  c->issue = 0;
   s->waits[kind]++;
   if (event->at <= now->at) return;
   s->late[kind]++;

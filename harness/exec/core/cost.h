@@ -81,7 +81,8 @@ void cost_start_cta(Machine *m, const Cta *c);
 void cost_finish_cta(Machine *m, const Cta *c);
 
 /* --- the interpreter ------------------------------------------------------------ */
-/* `w` runs; then, around each instruction: it begins, and it was executed. */
+/* `w` runs; then, around each instruction: it begins, and it was executed. One whose
+ * guard holds in no lane does not begin, but takes its slot: active = 0. */
 void cost_run(Machine *m, const Warp *w);
 void cost_begin(Machine *m, u32 pc);
 void cost_executed(Machine *m, const Warp *w, u32 pc, u32 active);

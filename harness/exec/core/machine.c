@@ -327,6 +327,7 @@ static inline __attribute__((always_inline)) u64 run_slice(Machine *m, Warp *w,
       u32 p = RP(i->guard);
       active &= i->guard_neg ? ~p : p;
       if (!active) {
+        if (costed) cost_executed(m, w, pc, 0);
         w->pc++;
         n++;
         continue;

@@ -6,15 +6,39 @@ Local row i, local key j. The diagonal of row i is `i` (top-left) or
 the element mask are derived here from the same terms, so they can only widen together.
 """
 
+from typing import Protocol
+
 import cutlass
 from cutlass import Int32, cute
 
-from sidestream.kernels.sm120.config import KernelConfig
+
+class MaskFacts(Protocol):
+    """The plan-time facts that decide which keys a tile of rows keeps."""
+
+    @property
+    def anchor(self) -> str:
+        """Where the diagonal is anchored, "top_left" or "bottom_right"."""
+
+    @property
+    def has_left(self) -> bool:
+        """Whether keys before the diagonal are limited."""
+
+    @property
+    def has_right(self) -> bool:
+        """Whether keys after the diagonal are limited."""
+
+    @property
+    def tile_m(self) -> int:
+        """Rows of a query tile."""
+
+    @property
+    def tile_n(self) -> int:
+        """Keys of a K/V tile."""
 
 
 @cute.jit
 def diagonal_shift(
-    config: cutlass.Constexpr[KernelConfig], len_q: Int32, len_kv: Int32
+    config: cutlass.Constexpr[MaskFacts], len_q: Int32, len_kv: Int32
 ) -> Int32:
     """Offset of the diagonal from the row index."""
     shift = Int32(0)
@@ -25,7 +49,7 @@ def diagonal_shift(
 
 @cute.jit
 def row_limits(
-    config: cutlass.Constexpr[KernelConfig],
+    config: cutlass.Constexpr[MaskFacts],
     row: Int32,
     len_q: Int32,
     len_kv: Int32,
@@ -45,7 +69,7 @@ def row_limits(
 
 @cute.jit
 def tile_range(
-    config: cutlass.Constexpr[KernelConfig],
+    config: cutlass.Constexpr[MaskFacts],
     row0: Int32,
     len_q: Int32,
     len_kv: Int32,

@@ -16,10 +16,27 @@ plain garbage, therefore shorten the work but never move an access out of bounds
 length is always the difference of two starts.
 """
 
+from typing import Protocol
+
 import cutlass
 from cutlass import Int32, cute
 
-from sidestream.kernels.sm120.config import KernelConfig
+
+class UnitFacts(Protocol):
+    """The plan-time facts that decide how lengths become units."""
+
+    @property
+    def prefix_q(self) -> bool:
+        """Whether query lengths come as prefix sums."""
+
+    @property
+    def prefix_kv(self) -> bool:
+        """Whether key lengths come as prefix sums."""
+
+    @property
+    def unit_rows(self) -> int:
+        """Query rows of a unit."""
+
 
 HEADER_WORDS = 32
 PREP_THREADS = 128
@@ -107,7 +124,7 @@ def block_scan(
 
 @cute.kernel
 def build_worklist(
-    config: cutlass.Constexpr[KernelConfig],
+    config: cutlass.Constexpr[UnitFacts],
     lengths_q: cute.Pointer,
     lengths_kv: cute.Pointer,
     workspace: cute.Pointer,
@@ -144,7 +161,7 @@ def build_worklist(
         begin_q = cutlass.min(carry_q + begin_q, cap_q)
         end_q = cutlass.min(carry_q + end_q, cap_q)
         end_kv = cutlass.min(carry_kv + end_kv, cap_kv)
-        tiles = (end_q - begin_q + (config.tile_m - 1)) // config.tile_m
+        tiles = (end_q - begin_q + (config.unit_rows - 1)) // config.unit_rows
         _, end_units, total_units = block_scan(tiles * heads_q, Int32(UNCAPPED), totals)
         if index < batch:
             starts_q[index + 1] = end_q
@@ -156,7 +173,7 @@ def build_worklist(
 
 
 build_worklist.set_name_prefix(
-    "sidestream_sm120_worklist", remove_cutlass_symbol=True, keep_mangled_name=False
+    "sidestream_worklist", remove_cutlass_symbol=True, keep_mangled_name=False
 )
 
 

@@ -1,0 +1,69 @@
+"""The end of a row's softmax: normalising factor and log-sum-exp, and where it goes."""
+
+import cutlass
+from cutlass import Float32, Int32, Int64, cute
+
+from sidestream.kernels.common.config import ForwardContract
+
+LN2 = 0.6931471805599453
+LOG2E = 1.4426950408889634
+
+
+@cute.jit
+def finite_or_zero(value: Float32) -> Float32:
+    """0 in place of -inf, so that -inf minus -inf never forms."""
+    return cutlass.select_(value == -Float32.inf, Float32(0.0), value)
+
+
+@cute.jit
+def finish_row(
+    config: cutlass.Constexpr[ForwardContract],
+    top: Float32,
+    total: Float32,
+    sink: Float32,
+) -> tuple[Float32, Float32]:
+    """Factor that normalises a row of the output, and the row's log-sum-exp.
+
+    `top` is the reference of the exponentials in log2 units, `total` their sum over
+    the whole row. A row without keys (top is -inf) gets factor 0 and log-sum-exp -inf,
+    or the sink itself. With a sink the sum is rebased to the larger of the two, so
+    that neither a huge nor a very negative sink overflows.
+    """
+    lse = -Float32.inf
+    factor = Float32(0.0)
+    if cutlass.const_expr(config.has_sinks):
+        sink_log2 = sink * LOG2E
+        base = finite_or_zero(cute.arch.fmax(top, sink_log2))
+        keys = cute.math.exp2(top - base, fastmath=True)
+        whole = cute.math.fma(
+            total, keys, cute.math.exp2(sink_log2 - base, fastmath=True)
+        )
+        lse = sink
+        if top != -Float32.inf:
+            factor = keys * cute.arch.rcp_approx(whole)
+            lse = (base + cute.math.log2(whole, fastmath=True)) * LN2
+    else:
+        if top != -Float32.inf:
+            factor = cute.arch.rcp_approx(total)
+            lse = (top + cute.math.log2(total, fastmath=True)) * LN2
+    return factor, lse
+
+
+@cute.jit
+def store_lse(
+    config: cutlass.Constexpr[ForwardContract],
+    lse: cute.Pointer,
+    token: Int64,
+    head: Int32,
+    heads: Int32,
+    head_stride: Int64,
+    value: Float32,
+) -> None:
+    """Write a row's log-sum-exp: (T, H) token-major or (H, head_stride) head-major."""
+    offset = Int64(head)
+    if cutlass.const_expr(config.lse == "token_major"):
+        offset = token * heads + head
+    else:
+        offset = head * head_stride + token
+    cell = cute.make_tensor(lse + offset, cute.make_layout(1))
+    cell[0] = value

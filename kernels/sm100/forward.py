@@ -1,0 +1,187 @@
+"""The SM100 varlen attention forward kernel.
+
+A persistent grid of CTAs of 16 warps with one role each. Units (two query tiles of one
+head of one sequence) come from the work list in the workspace.
+
+    warps 0-3, 4-7   softmax of sub-tile 0 and 1
+    warps 8-11       correction
+    warp 12          matrix products; owns the tensor memory
+    warp 13          loader
+    warps 14, 15     epilogue of sub-tile 0 and 1
+"""
+
+import cutlass
+from cutlass import Float32, Int32, Int64, cute
+
+from sidestream.kernels.common.element import element_type
+from sidestream.kernels.sm100 import barriers as bar
+from sidestream.kernels.sm100 import config as facts
+from sidestream.kernels.sm100 import tensor_memory as tmem
+from sidestream.kernels.sm100 import unit
+from sidestream.kernels.sm100.config import KernelConfig
+from sidestream.kernels.sm100.correction import run_correction
+from sidestream.kernels.sm100.epilogue import run_epilogue
+from sidestream.kernels.sm100.loader import run_loader
+from sidestream.kernels.sm100.matmul import run_matmul
+from sidestream.kernels.sm100.softmax import run_softmax
+
+
+@cute.jit
+def unswizzled(
+    tensor: cute.Tensor, config: cutlass.Constexpr[KernelConfig]
+) -> cute.Pointer:
+    """The tile's pointer without a swizzle type; addresses are swizzled explicitly."""
+    return cute.recast_ptr(
+        tensor.iterator, cute.make_swizzle(0, 4, 3), dtype=element_type(config)
+    )
+
+
+@cute.kernel
+def forward(
+    config: cutlass.Constexpr[KernelConfig],
+    layout_q: cute.ComposedLayout,
+    layout_kv: cute.ComposedLayout,
+    atom_q: cute.CopyAtom,
+    tokens_q: cute.Tensor,
+    atom_k: cute.CopyAtom,
+    tokens_k: cute.Tensor,
+    atom_v: cute.CopyAtom,
+    tokens_v: cute.Tensor,
+    out: cute.Pointer,
+    lse: cute.Pointer,
+    sinks: cute.Pointer,
+    workspace: cute.Pointer,
+    batch: Int32,
+    heads_q: Int32,
+    group: Int32,
+    left: Int32,
+    right: Int32,
+    scale_log2: Float32,
+    out_token_stride: Int64,
+    out_head_stride: Int64,
+    lse_head_stride: Int64,
+) -> None:
+    """Softmax(scale Q K^T + mask) V for every unit of the work list."""
+    thread, _, _ = cute.arch.thread_idx()
+    dtype = element_type(config)
+    smem = cutlass.memory.SmemAllocator()
+    smem_q = smem.allocate_tensor(
+        dtype, layout_q.outer, byte_alignment=1024, swizzle=layout_q.inner
+    )
+    smem_kv = smem.allocate_tensor(
+        dtype, layout_kv.outer, byte_alignment=1024, swizzle=layout_kv.inner
+    )
+    smem_out = smem.allocate_array(
+        dtype, facts.SUB_TILES * config.q_bytes // 2, byte_alignment=128
+    )
+    messages = smem.allocate_tensor(
+        Float32,
+        cute.make_layout((facts.SUB_TILES, config.tile_m, 2), stride=(256, 2, 1)),
+        byte_alignment=8,
+    )
+    barriers = smem.allocate_array(
+        Int64, bar.barrier_count(config.stages), byte_alignment=8
+    )
+    records = smem.allocate_tensor(
+        Int32,
+        cute.make_layout((bar.RECORDS, unit.WORDS), stride=(unit.WORDS, 1)),
+        byte_alignment=16,
+    )
+    tmem_address = smem.allocate_array(Int32, 1, byte_alignment=4)
+    warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+    if thread == 0:
+        bar.init_barriers(config, barriers)
+    if warp == facts.MATMUL_WARP:
+        cute.arch.alloc_tmem(tmem.COLUMNS, tmem_address)
+        cute.arch.relinquish_tmem_alloc_permit()
+    cute.arch.mbarrier_init_fence()
+    tmem.fence_before()
+    cute.arch.sync_threads()
+    tmem.fence_after()
+    base = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
+
+    if warp < facts.CORRECTION_WARP:
+        cute.arch.setmaxregister_increase(facts.SOFTMAX_REGISTERS)
+        run_softmax(
+            config,
+            warp // 4,
+            barriers,
+            records,
+            base,
+            messages,
+            left,
+            right,
+            scale_log2,
+        )
+    elif warp < facts.MATMUL_WARP:
+        cute.arch.setmaxregister_decrease(facts.CORRECTION_REGISTERS)
+        run_correction(
+            config,
+            barriers,
+            records,
+            base,
+            messages,
+            unswizzled(smem_kv, config),
+            smem_out,
+            lse,
+            sinks,
+            heads_q,
+            left,
+            right,
+            lse_head_stride,
+        )
+    else:
+        cute.arch.setmaxregister_decrease(facts.OTHER_REGISTERS)
+        if warp == facts.MATMUL_WARP:
+            run_matmul(
+                config,
+                barriers,
+                records,
+                base,
+                smem_q.iterator,
+                smem_kv.iterator,
+                left,
+                right,
+            )
+        elif warp == facts.LOADER_WARP:
+            run_loader(
+                config,
+                barriers,
+                records,
+                smem_q,
+                smem_kv,
+                atom_q,
+                tokens_q,
+                atom_k,
+                tokens_k,
+                atom_v,
+                tokens_v,
+                workspace,
+                batch,
+                heads_q,
+                group,
+                left,
+                right,
+            )
+        else:
+            run_epilogue(
+                config,
+                warp - facts.EPILOGUE_WARP,
+                barriers,
+                records,
+                smem_out,
+                out,
+                out_token_stride,
+                out_head_stride,
+            )
+
+    # The correction warps have read the last output, which was the last product.
+    cute.arch.sync_threads()
+    if warp == facts.MATMUL_WARP:
+        tmem.fence_after()
+        cute.arch.dealloc_tmem(base, tmem.COLUMNS)
+
+
+forward.set_name_prefix(
+    "sidestream_sm100_forward", remove_cutlass_symbol=True, keep_mangled_name=False
+)

@@ -1,0 +1,105 @@
+"""The host function: tensor maps, the work-list launch and the forward launch."""
+
+from typing import Any
+
+import cuda.bindings.driver as cuda
+import cutlass
+from cutlass import Float32, Int32, Int64, cute
+
+from sidestream.kernels.common.tokens import (
+    pointers,
+    tile_layout,
+    tma_load,
+    token_tensor,
+)
+from sidestream.kernels.common.worklist import PREP_THREADS, build_worklist
+from sidestream.kernels.sm100.config import SUB_TILES, THREADS, KernelConfig
+from sidestream.kernels.sm100.forward import forward
+
+
+@cute.jit
+def sidestream_sm100(
+    config: cutlass.Constexpr[KernelConfig],
+    q: cute.Pointer,
+    k: cute.Pointer,
+    v: cute.Pointer,
+    out: cute.Pointer,
+    lse: cute.Pointer,
+    sinks: cute.Pointer,
+    lengths_q: cute.Pointer,
+    lengths_kv: cute.Pointer,
+    workspace: cute.Pointer,
+    batch: Int32,
+    heads_q: Int32,
+    heads_kv: Int32,
+    tokens_q: Int32,
+    tokens_kv: Int32,
+    left: Int32,
+    right: Int32,
+    scale_log2: Float32,
+    q_token_stride: Int64,
+    q_head_stride: Int64,
+    k_token_stride: Int64,
+    k_head_stride: Int64,
+    v_token_stride: Int64,
+    v_head_stride: Int64,
+    out_token_stride: Int64,
+    out_head_stride: Int64,
+    lse_head_stride: Int64,
+    ctas: Int32,
+    stream: cuda.CUstream,
+) -> None:
+    """Both launches of one attention call; strides count elements, tokens capacity.
+
+    A tensor map cannot have an empty dimension, so an empty K/V side is declared one
+    token long; the work list is clamped to the true capacity and never reaches it.
+    """
+    build_worklist(
+        config, lengths_q, lengths_kv, workspace, batch, heads_q, tokens_q, tokens_kv
+    ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
+
+    layout_q = tile_layout(config, config.tile_m, SUB_TILES)
+    layout_kv = tile_layout(config, config.tile_n, config.stages)
+    map_kv = cutlass.max(tokens_kv, Int32(1))
+    global_q = token_tensor(config, q, tokens_q, heads_q, q_token_stride, q_head_stride)
+    global_k = token_tensor(config, k, map_kv, heads_kv, k_token_stride, k_head_stride)
+    global_v = token_tensor(config, v, map_kv, heads_kv, v_token_stride, v_head_stride)
+    atom_q, tma_q = tma_load(global_q, layout_q, config.tile_m)
+    atom_k, tma_k = tma_load(global_k, layout_kv, config.tile_n)
+    atom_v, tma_v = tma_load(global_v, layout_kv, config.tile_n)
+    forward(
+        config,
+        layout_q,
+        layout_kv,
+        atom_q,
+        tma_q,
+        atom_k,
+        tma_k,
+        atom_v,
+        tma_v,
+        out,
+        lse,
+        sinks,
+        workspace,
+        batch,
+        heads_q,
+        heads_q // heads_kv,
+        left,
+        right,
+        scale_log2,
+        out_token_stride,
+        out_head_stride,
+        lse_head_stride,
+    ).launch(grid=(ctas, 1, 1), block=(THREADS, 1, 1), stream=stream)
+
+
+def compile_forward(config: KernelConfig, arch: str, *options: Any) -> Any:
+    """Compile the host function and both kernels for `arch` (such as "sm_100a").
+
+    The placeholder values fix nothing: pointers carry type and alignment, all scalars
+    are runtime arguments. `options` are further options of `cute.compile`.
+    """
+    fake = pointers(config, (128,) * 9)
+    scalars = [Int32(1)] * 7 + [Float32(1.0)] + [Int64(8)] * 9 + [Int32(1)]
+    compiler = cute.compile[(cute.GPUArch(arch), *options)]
+    return compiler(sidestream_sm100, config, *fake, *scalars, cuda.CUstream(0))
