@@ -161,7 +161,7 @@ class Report:
     version: str
     device: str
     arch: str
-    profile: str = "isa"
+    profile: str = "practice"
     seed: int = 0
     cases: tuple[Case, ...] = ()
     findings: tuple[Finding, ...] = ()

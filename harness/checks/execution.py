@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sidestream.harness.checks import bounds
+from sidestream.harness.checks import bounds, races
 from sidestream.harness.checks.observation import Execution
 from sidestream.harness.checks.outcome import CheckOutcome, judged, not_run
 from sidestream.harness.finding import Finding, Rule, Site
@@ -13,8 +13,8 @@ NAME = "execution"
 RAISED = Rule(
     id="host.accepts", title="Execute accepts what the plan was made for: no exception"
 )
-_ELSEWHERE = bounds.KINDS | {"uninit-read"}
-"""Kinds that the bounds and scratch checks judge."""
+_ELSEWHERE = bounds.KINDS | races.KINDS | {"uninit-read"}
+"""Kinds that the bounds, race and scratch checks judge."""
 
 
 def check(runs: Sequence[Execution], *, kernel: str) -> CheckOutcome:

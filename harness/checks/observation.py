@@ -40,6 +40,7 @@ class Execution:
         error: What execute raised, or None.
         warp_instructions: Executed by all launches.
         counted: By launch that ran with the cost model, what the device counted.
+        profile: Under which races were looked for, or None if they were not.
     """
 
     label: str
@@ -53,6 +54,7 @@ class Execution:
     error: str | None = None
     warp_instructions: int = 0
     counted: tuple[Any, ...] = ()
+    profile: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

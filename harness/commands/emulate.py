@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sidestream.harness.checks import bounds, execution, scratch
+from sidestream.harness.checks import bounds, execution, races, scratch
 from sidestream.harness.checks.outcome import CheckOutcome, judged, not_run
 from sidestream.harness.commands import console
 from sidestream.harness.commands.check import prepare_folder
@@ -56,7 +56,9 @@ def run(
         prepare_folder(out)
     began, started = time.time(), datetime.now(UTC)
     before = recorded.memory.snapshot()
-    outcome = run_launch(recorded.launch, recorded.memory, options)
+    outcome = run_launch(
+        recorded.launch, recorded.memory, options, None, settings.profile
+    )
     replay = f"sidestream emulate {folder}" + (f" --ptx {ptx}" if ptx else "")
     outcome = replace(
         outcome,
@@ -136,6 +138,7 @@ def _checks(outcome: Outcome) -> list[CheckOutcome]:
     groups = {
         bounds.NAME: bounds.KINDS,
         scratch.NAME: frozenset({"uninit-read"}),
+        races.NAME: races.KINDS,
     }
     claimed = frozenset().union(*groups.values())
     checks = []

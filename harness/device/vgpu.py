@@ -86,7 +86,7 @@ def run_launch(
         outcome = replace(
             outcome, incomplete=(*outcome.incomplete, _reason(launch, reason))
         )
-    found = tuple(race_findings.finding_of(r, program, table) for r in races)
+    found = tuple(race_findings.finding_of(r, program, launch, table) for r in races)
     return replace(outcome, findings=(*outcome.findings, *found))
 
 

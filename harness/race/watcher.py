@@ -20,16 +20,21 @@ _SPACES = ("", "shared", "global", "tensor")
 _VERDICTS = ("", "unordered", "behind-proxy", "unscoped")
 _ENGINES, _PIPES = 48, 3
 _ASYNC, _ENGINE, _WRITE = 2, 8, 1
+_NONE = 0xFFFF_FFFF
 
 
 class _Race(ctypes.Structure):
     _fields_ = [
-        *((n, ctypes.c_uint32) for n in ("space", "verdict", "slot")),
+        *((n, ctypes.c_uint32) for n in ("space", "verdict")),
         ("pc", ctypes.c_uint32 * 2),
         ("comp", ctypes.c_uint32 * 2),
         ("lane", ctypes.c_uint32 * 2),
         ("flags", ctypes.c_uint32 * 2),
         ("clock", ctypes.c_uint32 * 2),
+        ("cta", ctypes.c_uint32 * 2),
+        ("handed_pc", ctypes.c_uint32),
+        ("learned_pc", ctypes.c_uint32),
+        ("known", ctypes.c_uint32),
         ("address", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
     ]
@@ -41,7 +46,8 @@ class Side:
 
     Attributes:
         pc: Bytecode row.
-        slot: Slot of the CTA whose warp or engine it is.
+        cta: Linear id of the CTA whose warp or engine it is, or None of one that had
+            the same place on the machine before.
         warp: Warp of the CTA, or None for an asynchronous operation.
         lane: Lane, or None where several lanes touched the same bytes.
         write: Whether it writes.
@@ -49,11 +55,13 @@ class Side:
     """
 
     pc: int
-    slot: int
+    cta: int | None
     warp: int | None
     lane: int | None
     write: bool
     proxy: str
+    clock: int
+    """Of the warp or engine, at the access."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +76,10 @@ class Race:
         later: The other one.
         address: Of the word they share.
         count: How often the two places in the code met so.
+        handed_over: Bytecode row by which the earlier warp first handed over what it
+            had done, or None if it had not yet, or is an operation.
+        learned: Row by which the later warp last learned of others, or None.
+        known: Clock up to which the later side knew the earlier one.
     """
 
     space: str
@@ -76,6 +88,9 @@ class Race:
     later: Side
     address: int
     count: int
+    handed_over: int | None
+    learned: int | None
+    known: int
 
 
 @functools.cache
@@ -169,20 +184,25 @@ class Watcher:
             later=self._side(race, 1),
             address=race.address,
             count=race.count,
+            handed_over=None if race.handed_pc == _NONE else race.handed_pc,
+            learned=None if race.learned_pc == _NONE else race.learned_pc,
+            known=race.known,
         )
 
     def _side(self, race: _Race, which: int) -> Side:
         assert self._geometry is not None
         warps = self._geometry.warps
         per_cta = -(-(warps + _ENGINES + _PIPES * warps) // 16) * 16
-        slot, at = divmod(race.comp[which], per_cta)
+        at = race.comp[which] % per_cta
+        cta = race.cta[which]
         flags, lane = race.flags[which], race.lane[which]
         engine = bool(flags & _ENGINE)
         return Side(
             pc=race.pc[which],
-            slot=slot,
+            cta=None if cta == _NONE else cta,
             warp=None if engine else at,
             lane=None if engine or lane == ANY_LANE else lane,
             write=bool(flags & _WRITE),
             proxy="async" if flags & _ASYNC else "generic",
+            clock=race.clock[which],
         )

@@ -108,6 +108,7 @@ class CardCall(VirtualCall):
         log: HostLog | None = None,
         record: Path | None = None,
         progress: Callable[[int], None] | None = None,
+        profile: str | None = None,
     ) -> Execution:
         """Make one call and wait for it; schedule and budget are the card's own."""
         self.reset(pattern)

@@ -16,6 +16,7 @@ from sidestream.harness.checks import (
     execution,
     host_sync,
     parity,
+    races,
     scratch,
     streams,
 )
@@ -287,6 +288,7 @@ class CaseRun:
                     rows=self.rows,
                     kernel=kernel,
                 ),
+                races.check(base),
                 determinism.check(again, rows=self.rows, kernel=kernel),
                 host_sync.check(
                     log.events,
@@ -363,6 +365,7 @@ class CaseRun:
             log=log,
             record=folder / self.named.name if folder and record else None,
             progress=(lambda done: progress(label, done)) if progress else None,
+            profile=self.settings.profile if record else None,
         )
         self.runs.append(run)
         return run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +203,7 @@ class VirtualCall:
         log: HostLog | None = None,
         record: Path | None = None,
         progress: Callable[[int], None] | None = None,
+        profile: str | None = None,
     ) -> Execution:
         """Make one call and execute its launches.
 
@@ -214,6 +215,7 @@ class VirtualCall:
             log: Watches the host during the call, or None.
             record: Folder to write each launch into, or None.
             progress: Called with warp instructions while a launch runs.
+            profile: Under which to look for races, or None not to.
         """
         self.reset(pattern)
         run = _Run()
@@ -226,8 +228,7 @@ class VirtualCall:
             if record is not None:
                 folder = record / f"{len(run.outcomes):02d}-{_file(launch.kernel)}"
                 write_launch(folder, launch, world.table, world.chip.arch)
-            import os
-            outcome = run_launch(launch, world.table, options(), progress, os.environ.get("SS_RACE"))
+            outcome = run_launch(launch, world.table, options(), progress, profile)
             run.outcomes.append(outcome)
             for phase, seconds in outcome.seconds.items():
                 self._phases.add(phase, seconds)
@@ -261,7 +262,8 @@ class VirtualCall:
                 text = f"execute raised {type(raised).__name__}: {raised}"
                 incomplete.append(Incomplete(reason=text))
             self._phases.add("compile", sum(c.seconds for c in compiles.since(mark)))
-        return self._execution(label, run, results, error, incomplete)
+        made = self._execution(label, run, results, error, incomplete)
+        return replace(made, profile=profile)
 
     def _execution(
         self,

@@ -22,7 +22,12 @@ ALLOWED = {
     # Memory, host log and the torch stand-in know how the core sees an allocation.
     "harness.cuda": {"harness.exec", *LEAVES},
     "harness.dsl": {"harness.cuda", "harness.exec", *LEAVES},
-    "harness.device": {"harness.cuda", "harness.exec", "harness.ptx", *LEAVES},
+    # Execution knows nothing of those who watch it.
+    "harness.race": {"harness.exec", "harness.ptx"},
+    "harness.device": {
+        *("harness.cuda", "harness.exec", "harness.ptx", "harness.race"),
+        *LEAVES,
+    },
     "harness.checks": {"harness.cuda", "harness.finding", "reference"},
     "harness.drivers": {"harness.cuda", "harness.dsl", "harness.errors", "reference"},
     "harness.stats": {"harness.exec", "harness.ptx", "reports", "scenarios"},

@@ -15,6 +15,8 @@ void warp_begin(WarpAgent *w, u32 comp, u32 live) {
   knowledge_clear(s->known);
   s->has_released = s->has_pending = 0;
   memset(w->fenced, 0, sizeof w->fenced);
+  w->n_releases = 0;
+  w->learned_pc = NO_PC;
 }
 
 void warp_free(WarpAgent *w) {
@@ -66,6 +68,7 @@ void warp_acquire(WarpAgent *w, u32 lanes, const Knowledge *news) {
     /* lanes that have exited do not count */
     u32 at = (s->lanes & w->live & ~lanes) ? part(w, k, lanes) : k;
     knowledge_join(w->strand[at].known, news);
+    w->learned_pc = w->pc;
   }
 }
 
@@ -117,7 +120,16 @@ static int gather(WarpAgent *w, u32 lanes, Knowledge *out) {
 void warp_release(WarpAgent *w, u32 lanes, Knowledge *out) {
   if (!gather(w, lanes, out)) knowledge_clear(out);
   add_own(w, lanes, out);
+  w->release_pc[w->n_releases % RELEASES] = w->pc;
+  w->release_clock[w->n_releases++ % RELEASES] = w->clock;
   w->clock++;
+}
+
+u32 warp_handed_over(const WarpAgent *w, u32 clock) {
+  u32 first = w->n_releases > RELEASES ? w->n_releases - RELEASES : 0;
+  for (u32 k = first; k < w->n_releases; k++)
+    if (w->release_clock[k % RELEASES] >= clock) return w->release_pc[k % RELEASES];
+  return NO_PC;
 }
 
 int warp_release_fenced(WarpAgent *w, u32 lanes, Knowledge *out) {

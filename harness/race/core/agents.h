@@ -9,7 +9,8 @@
 
 #include "clock.h"
 
-enum { MAX_STRANDS = 8, ENGINES = 48 };
+enum { MAX_STRANDS = 8, ENGINES = 48, RELEASES = 16 };
+#define NO_PC 0xffffffffu
 
 typedef struct Strand {
   u32 lanes;
@@ -25,6 +26,9 @@ typedef struct WarpAgent {
   u32 live; /* lanes */
   u32 n;    /* strands in use; at least 1 */
   Strand strand[MAX_STRANDS];
+  /* for witnesses: the instruction that runs, the last ones that handed over (by their
+   * clocks, in a ring) and the last that learned */
+  u32 pc, release_pc[RELEASES], release_clock[RELEASES], n_releases, learned_pc;
   u32 fenced[PLANES][LANES]; /* own accesses of a lane that lie before its proxy fence */
 } WarpAgent;
 
@@ -45,6 +49,8 @@ void warp_acquire(WarpAgent *w, u32 lanes, const Knowledge *news);
 void warp_acquire_later(WarpAgent *w, u32 lanes, const Knowledge *news);
 /* What lanes that synchronise hand over: into `out`, which is overwritten. */
 void warp_release(WarpAgent *w, u32 lanes, Knowledge *out);
+/* The first instruction remembered that handed over what was done at `clock`. */
+u32 warp_handed_over(const WarpAgent *w, u32 clock);
 /* What they hand over by a relaxed operation: what a fence before it released. 0: none. */
 int warp_release_fenced(WarpAgent *w, u32 lanes, Knowledge *out);
 /* bar.warp.sync and its like: lanes of the mask know each other's accesses. */

@@ -87,8 +87,9 @@ Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pr
 }
 
 /* A CTA takes a slot. Nothing orders it after the one that was there before. */
-void detector_cta(Detector *d, u32 slot, u32 threads) {
+void detector_cta(Detector *d, u32 slot, u32 threads, u32 linear) {
   CtaAgent *c = &d->cta[slot];
+  c->linear = linear;
   u32 base = slot % d->cluster * d->per_cta, last = c->born;
   for (u32 w = 0; w < d->warps; w++)
     if (c->warp[w].clock > last) last = c->warp[w].clock;

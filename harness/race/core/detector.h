@@ -21,12 +21,16 @@ enum Relaxation {
 /* One pair of places, and how often they met. */
 typedef struct Race {
   u32 space, verdict;
-  u32 slot;          /* CTA whose memory it is, for shared and tensor memory */
   u32 pc[2];         /* earlier, later access */
   u32 comp[2], lane[2], flags[2];
   u32 clock[2];
+  u32 cta[2];        /* linear ids; NO_CTA of one that had the slot before */
+  u32 handed_pc;     /* first hand-over by the earlier warp since, or NO_PC */
+  u32 learned_pc;    /* last instruction by which the later warp learned, or NO_PC */
+  u32 known;         /* clock up to which the later agent knows the earlier one */
   u64 address, count;
 } Race;
+#define NO_CTA 0xffffffffu
 enum { MAX_RACES = 256, MAX_BARRIERS = 256, NAMED_BARRIERS = 16 };
 
 /* What arrivals hand to those who wait, by how far it reaches. */
@@ -47,6 +51,7 @@ typedef struct PipeAgent {
 } PipeAgent;
 
 typedef struct CtaAgent {
+  u32 linear;       /* its id in the grid */
   u32 born;         /* clocks of its components below this are of an earlier CTA */
   WarpAgent *warp;
   u32 engine_clock[ENGINES];

@@ -9,7 +9,7 @@
 Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 profile,
                        u32 tensor);
 void detector_free(Detector *d);
-void detector_cta(Detector *d, u32 slot, u32 threads);
+void detector_cta(Detector *d, u32 slot, u32 threads, u32 linear);
 void detector_exit(Detector *d, u32 slot, u32 warp, u32 lanes);
 WarpAgent *detector_warp(Detector *d, u32 slot, u32 warp);
 void detector_converge(Detector *d, u32 slot, u32 warp, u32 lanes);

@@ -1,6 +1,17 @@
 /* Races found, folded by the two places in the code and what is wrong between them. */
 #include "detector.h"
 
+static u32 cta_of(const Detector *d, const Entry *e) {
+  const CtaAgent *c = &d->cta[detector_cta_of(d, e->comp)];
+  return e->clock < c->born ? NO_CTA : c->linear;
+}
+
+static const WarpAgent *warp_of(const Detector *d, const Entry *e) {
+  u32 at = e->comp % d->per_cta;
+  if (entry_flags(e) & ENTRY_ENGINE || at >= d->warps) return NULL;
+  return &d->cta[detector_cta_of(d, e->comp)].warp[at];
+}
+
 void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict) {
   for (u32 k = 0; k < d->n_races; k++) {
     Race *r = &d->race[k];
@@ -15,7 +26,9 @@ void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict
     return;
   }
   const Entry *now = &a->entry;
-  d->race[d->n_races++] = (Race){
+  u32 c = e->comp - a->first_comp;
+  Race *r = &d->race[d->n_races++];
+  *r = (Race){
       .space = a->space,
       .verdict = verdict,
       .pc = {e->pc, now->pc},
@@ -23,7 +36,14 @@ void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict
       .lane = {e->lane, now->lane},
       .flags = {entry_flags(e), entry_flags(now)},
       .clock = {e->clock, now->clock},
+      .cta = {cta_of(d, e), cta_of(d, now)},
+      .handed_pc = NO_PC,
+      .learned_pc = NO_PC,
+      .known = c < a->known->n ? a->known->entry[c] : 0,
       .address = a->address,
       .count = 1,
   };
+  const WarpAgent *earlier = warp_of(d, e), *later = warp_of(d, now);
+  if (earlier && r->cta[0] != NO_CTA) r->handed_pc = warp_handed_over(earlier, e->clock);
+  if (later) r->learned_pc = later->learned_pc;
 }

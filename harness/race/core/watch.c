@@ -8,6 +8,12 @@ static inline Note note_of(const Watch *h, const Warp *w, const Insn *i) {
   return pc < h->n_notes ? h->note[pc] : (Note){0, 0, 0, 0};
 }
 
+/* The detector of a launch, told which instruction of the warp is at work. */
+static Detector *told(Watch *h, const Warp *w) {
+  detector_warp(h->detector, w->cta->slot, w->id)->pc = w->pc;
+  return h->detector;
+}
+
 static GroupList *list_of(Watch *h, const Warp *w) {
   return &h->list[w->cta->slot * w->m->warps_per_cta + w->id];
 }
@@ -18,7 +24,7 @@ static void cta(void *state, const Cta *c) {
   const Machine *m = c->m;
   for (u32 w = 0; w < m->warps_per_cta; w++)
     h->list[c->slot * m->warps_per_cta + w].n = 0;
-  detector_cta(h->detector, c->slot, m->block[0] * m->block[1] * m->block[2]);
+  detector_cta(h->detector, c->slot, m->block[0] * m->block[1] * m->block[2], c->linear);
 }
 
 static void leave(void *state, const Warp *w, u32 lanes) {
@@ -63,7 +69,7 @@ static void shared(Watch *h, const Warp *w, const Insn *i, u32 m, const u64 *add
     }
     group &= left;
     if (group && rank < mach->cluster_size)
-      detector_shared(h->detector, w->cta->slot, w->id, pc_of(mach, i), group,
+      detector_shared(told(h, w), w->cta->slot, w->id, pc_of(mach, i), group,
                       w->cta->first_slot + rank, offset, size, flags_of(access, n),
                       n.scope);
     if (!group) return;
@@ -90,7 +96,7 @@ static void lanes(void *state, const Warp *w, const Insn *i, u32 m, u32 space,
     if (n.sem) synchronise(h, w, local, addr, 1, access, n);
   }
   if (global) {
-    detector_global(h->detector, w->cta->slot, w->id, pc_of(w->m, i), global, addr, size,
+    detector_global(told(h, w), w->cta->slot, w->id, pc_of(w->m, i), global, addr, size,
                     flags_of(access, n), n.scope);
     if (n.sem) synchronise(h, w, global, addr, 0, access, n);
   }
@@ -112,7 +118,7 @@ static void issue(void *state, Async *op, const Async *parent) {
   Watch *h = state;
   const Warp *w = op->warp;
   u32 of = op->mask ? op->mask : 1u << op->lane;
-  Detector *d = h->detector;
+  Detector *d = told(h, w);
   u32 slot = w->cta->slot;
   if (op->kind == ASYNC_TMEM_LD || op->kind == ASYNC_TMEM_ST) return; /* see tensor() */
   if (parent) op->agent = detector_follow(d, parent->agent);
@@ -163,14 +169,14 @@ static void engine_tensor(void *state, const Async *op, const Cta *c, u32 lane, 
 static void tensor(void *state, const Warp *w, const Insn *i, u32 lane, u32 n, u32 column,
                    u32 columns, u32 access) {
   Watch *h = state;
-  detector_warp_tensor(h->detector, w->cta->slot, w->id, pc_of(w->m, i),
+  detector_warp_tensor(told(h, w), w->cta->slot, w->id, pc_of(w->m, i),
                        access & ACCESS_WRITE ? PIPE_STORE : PIPE_LOAD, lane, n, column,
                        columns);
 }
 
 static void tensor_wait(void *state, const Warp *w, u32 access) {
   Watch *h = state;
-  detector_tensor_wait(h->detector, w->cta->slot, w->id,
+  detector_tensor_wait(told(h, w), w->cta->slot, w->id,
                        access & ACCESS_WRITE ? PIPE_STORE : PIPE_LOAD);
 }
 
@@ -195,7 +201,7 @@ static void groups(void *state, const Warp *w, const Insn *i, u32 m, u32 kind,
       u32 l = (u32)__builtin_ctz(left);
       over |= (u32)(g->group < end[l]) << l;
     }
-    if (over) detector_complete(h->detector, g->agent, w->cta->slot, w->id, over);
+    if (over) detector_complete(told(h, w), g->agent, w->cta->slot, w->id, over);
     g->lanes &= ~over;
     if (g->lanes) list->at[kept++] = *g;
     else detector_drop(h->detector, g->agent);
@@ -206,7 +212,7 @@ static void groups(void *state, const Warp *w, const Insn *i, u32 m, u32 kind,
 /* --- barriers ----------------------------------------------------------------------- */
 static void mbarrier(void *state, const Warp *w, const Insn *i, u32 m, u32 addr, u32 op) {
   Watch *h = state;
-  Detector *d = h->detector;
+  Detector *d = told(h, w);
   u32 slot = w->cta->slot, pc = pc_of(w->m, i), rank = addr >> 24;
   Note n = note_of(h, w, i);
   if (rank >= w->m->cluster_size) return;
@@ -255,7 +261,7 @@ static void mbarrier_phase(void *state, const Cta *c, u32 addr) {
 
 static void barrier_arrive(void *state, const Warp *w, u32 m, u32 barrier) {
   Watch *h = state;
-  detector_named_arrive(h->detector, w->cta->slot, w->id, m, barrier);
+  detector_named_arrive(told(h, w), w->cta->slot, w->id, m, barrier);
 }
 
 static void barrier_complete(void *state, const Cta *c, u32 barrier) {
@@ -265,13 +271,13 @@ static void barrier_complete(void *state, const Cta *c, u32 barrier) {
 
 static void barrier_leave(void *state, const Warp *w, u32 m, u32 barrier) {
   Watch *h = state;
-  detector_named_leave(h->detector, w->cta->slot, w->id, m, barrier);
+  detector_named_leave(told(h, w), w->cta->slot, w->id, m, barrier);
 }
 
 static void cluster_arrive(void *state, const Warp *w, const Insn *i, u32 m) {
   Watch *h = state;
   Note n = note_of(h, w, i);
-  detector_cluster_arrive(h->detector, w->cta->slot, w->id, m, n.sem == SEM_RELAXED);
+  detector_cluster_arrive(told(h, w), w->cta->slot, w->id, m, n.sem == SEM_RELAXED);
 }
 
 static void cluster_complete(void *state, const Cta *c) {
@@ -282,24 +288,25 @@ static void cluster_complete(void *state, const Cta *c) {
 static void cluster_wait(void *state, const Warp *w, const Insn *i, u32 m) {
   Watch *h = state;
   Note n = note_of(h, w, i);
-  detector_cluster_wait(h->detector, w->cta->slot, w->id, m, n.sem == SEM_RELAXED);
+  detector_cluster_wait(told(h, w), w->cta->slot, w->id, m, n.sem == SEM_RELAXED);
 }
 
 /* --- fences ------------------------------------------------------------------------- */
 static void converge(void *state, const Warp *w, const Insn *i, u32 m) {
   (void)i;
   Watch *h = state;
-  detector_converge(h->detector, w->cta->slot, w->id, m);
+  detector_converge(told(h, w), w->cta->slot, w->id, m);
 }
 
 static void fence(void *state, const Warp *w, const Insn *i, u32 m) {
   Watch *h = state;
+  Detector *d = told(h, w);
   u32 slot = w->cta->slot, kind = note_of(h, w, i).fence;
-  if (kind == FENCE_MEMORY) detector_fence(h->detector, slot, w->id, m);
+  if (kind == FENCE_MEMORY) detector_fence(d, slot, w->id, m);
   if (kind == FENCE_ASYNC || kind == FENCE_ASYNC_SHARED)
-    detector_fence_proxy(h->detector, slot, w->id, m, PLANE_ASYNC_SHARED);
+    detector_fence_proxy(d, slot, w->id, m, PLANE_ASYNC_SHARED);
   if (kind == FENCE_ASYNC || kind == FENCE_ASYNC_GLOBAL)
-    detector_fence_proxy(h->detector, slot, w->id, m, PLANE_ASYNC_GLOBAL);
+    detector_fence_proxy(d, slot, w->id, m, PLANE_ASYNC_GLOBAL);
 }
 
 /* --- life --------------------------------------------------------------------------- */
