@@ -94,7 +94,12 @@ class Race:
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
+    """Return the detector's C functions, built and loaded once per process.
+
+    Raises:
+        BuildError: with the compiler's own message if it fails.
+    """
     lib = ctypes.CDLL(
         str(build_library("race", Path(__file__).parent / "core", include=(SOURCE,)))
     )
@@ -135,7 +140,7 @@ class Watcher:
         trace: TracebackType | None,
     ) -> None:
         if self._watch:
-            _library().race_watch_free(self._watch)
+            library().race_watch_free(self._watch)
             self._watch = None
 
     def attach(self, geometry: Geometry) -> int:
@@ -144,7 +149,7 @@ class Watcher:
         Raises:
             MemoryError: it does not fit, or has more agents than can be told apart.
         """
-        lib = _library()
+        lib = library()
         self._geometry = geometry
         self._watch = lib.race_watch_new(
             geometry.slots,
@@ -163,14 +168,14 @@ class Watcher:
     @property
     def lost(self) -> int:
         """Accesses and races that could not be kept: not 0 means incomplete."""
-        lib = _library()
+        lib = library()
         return int(lib.race_lost(lib.race_detector(self._watch)))
 
     def races(self) -> tuple[Race, ...]:
         """The races found, one for each pair of places in the code."""
         if self._watch is None:
             return ()
-        lib = _library()
+        lib = library()
         detector = lib.race_detector(self._watch)
         count = lib.race_count(detector)
         table = (_Race * max(count, 1)).from_address(lib.race_table(detector))
