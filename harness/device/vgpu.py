@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from sidestream.harness.cuda.memory import AllocationTable
-from sidestream.harness.device import faults, waits
-from sidestream.harness.device import races as race_findings
+from sidestream.harness.device import faults, races, waits
 from sidestream.harness.device.programs import CACHE
 from sidestream.harness.errors import PtxError, UnsupportedError
 from sidestream.harness.exec.machine import Options, Result, execute
@@ -43,6 +41,23 @@ class Outcome:
     counted: tuple[Program, Result] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A launch executed under the eyes of the race detector.
+
+    Attributes:
+        outcome: Findings of races included.
+        digest: Of what every agent knew at each access; 0 unless asked for.
+        executed: Indices of the function's instructions that were executed.
+        relaxed: How often each relaxation of the profile decided something.
+    """
+
+    outcome: Outcome
+    digest: int = 0
+    executed: frozenset[int] = frozenset()
+    relaxed: Mapping[str, int] = field(default_factory=dict)
+
+
 def run_launch(
     launch: Launch,
     table: AllocationTable,
@@ -60,6 +75,35 @@ def run_launch(
     Raises:
         UsageError: the launch does not fit its kernel: geometry or parameters.
     """
+    return watch_launch(
+        launch, table, options, progress=progress, profile=profile
+    ).outcome
+
+
+def watch_launch(
+    launch: Launch,
+    table: AllocationTable,
+    options: Options,
+    *,
+    progress: Callable[[int], None] | None = None,
+    profile: str | None = None,
+    weak: Collection[int] = (),
+    digest: bool = False,
+) -> Watched:
+    """Execute a launch as `run_launch` does, and tell more of it.
+
+    Args:
+        launch: The launch.
+        table: Its memory.
+        options: Schedule and budgets.
+        progress: Called with warp instructions done.
+        profile: Under which to look for races, or None not to.
+        weak: Instructions, by index, that are taken to order nothing.
+        digest: Whether to keep a digest of what was known at every access.
+
+    Raises:
+        UsageError: the launch does not fit its kernel: geometry or parameters.
+    """
     seconds = {"parse": 0.0, "lower": 0.0, "execute": 0.0}
     try:
         prepared = CACHE.get(launch, table)
@@ -68,25 +112,44 @@ def run_launch(
             prepared.parse_seconds,
             prepared.lower_seconds,
         )
-        watched = Watcher(program, profile=profile) if profile else nullcontext(None)
-        with watched as watcher:
-            result = execute(
-                program, launch, table.entries(), options, progress, watcher
+        if profile is None:
+            result = execute(program, launch, table.entries(), options, progress)
+            seconds["execute"] = result.seconds
+            return Watched(outcome=judge(launch, program, table, result, seconds))
+        with Watcher(program, profile=profile, weak=weak, digest=digest) as watcher:
+            entries = table.entries()
+            result = execute(program, launch, entries, options, progress, watcher)
+            seconds["execute"] = result.seconds
+            outcome = judge(launch, program, table, result, seconds)
+            return Watched(
+                outcome=_with_races(outcome, watcher, launch, program, table),
+                digest=watcher.digest,
+                executed=frozenset(program.origin[result.counts > 0].tolist()),
+                relaxed=watcher.relaxed,
             )
-            races = watcher.races() if watcher else ()
-            lost = watcher.lost if watcher else 0
     except PtxError as error:
-        return _failed(launch, f"PTX cannot be read: {error}", seconds, error.line)
+        text = f"PTX cannot be read: {error}"
+        return Watched(outcome=_failed(launch, text, seconds, error.line))
     except (UnsupportedError, MemoryError) as error:
-        return _failed(launch, str(error) or "out of memory", seconds)
-    seconds["execute"] = result.seconds
-    outcome = judge(launch, program, table, result, seconds)
-    if lost:
-        reason = f"{lost} accesses or races were not kept by the race detector"
+        text = str(error) or "out of memory"
+        return Watched(outcome=_failed(launch, text, seconds))
+
+
+def _with_races(
+    outcome: Outcome,
+    watcher: Watcher,
+    launch: Launch,
+    program: Program,
+    table: AllocationTable,
+) -> Outcome:
+    if watcher.lost:
+        reason = f"{watcher.lost} accesses or races were not kept by the race detector"
         outcome = replace(
             outcome, incomplete=(*outcome.incomplete, _reason(launch, reason))
         )
-    found = tuple(race_findings.finding_of(r, program, launch, table) for r in races)
+    found = tuple(
+        races.finding_of(race, program, launch, table) for race in watcher.races()
+    )
     return replace(outcome, findings=(*outcome.findings, *found))
 
 

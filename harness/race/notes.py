@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sidestream.harness.exec.program import Program
 from sidestream.harness.ptx import ir
 
-NOTE_DTYPE = np.dtype([("sem", "u1"), ("scope", "u1"), ("fence", "u1"), ("pad", "u1")])
+NOTE_DTYPE = np.dtype([("sem", "u1"), ("scope", "u1"), ("fence", "u1"), ("weak", "u1")])
 """`struct Note` of `core/watch.h`."""
 
 WEAK, RELAXED, ACQUIRE, RELEASE, ACQ_REL = range(5)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+import numpy as np
 
 from sidestream.harness.exec.build import SOURCE, build_library, pointer
 from sidestream.harness.exec.machine import Geometry
@@ -15,6 +18,9 @@ from sidestream.harness.race.notes import notes_of
 
 ANY_LANE = 32
 """Lane number of an access that several lanes made to the same bytes."""
+
+RELAXED = ("peer-arrive", "read-proxy")
+"""Relaxations of the practice profile, as `enum Relaxation` of `core/detector.h`."""
 
 _SPACES = ("", "shared", "global", "tensor")
 _VERDICTS = ("", "unordered", "behind-proxy", "unscoped")
@@ -115,16 +121,38 @@ def library() -> ctypes.CDLL:
         getattr(lib, name).argtypes = [ctypes.c_void_p]
     lib.race_count.restype = ctypes.c_uint32
     lib.race_count.argtypes = [ctypes.c_void_p]
-    lib.race_lost.restype = ctypes.c_uint64
-    lib.race_lost.argtypes = [ctypes.c_void_p]
+    for name in ("race_lost", "race_digest"):
+        getattr(lib, name).restype = ctypes.c_uint64
+        getattr(lib, name).argtypes = [ctypes.c_void_p]
+    lib.race_relaxed.restype = ctypes.c_uint64
+    lib.race_relaxed.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
+    lib.race_keep_digest.argtypes = [ctypes.c_void_p]
     return lib
 
 
 class Watcher:
-    """Detects races of one execution of a program; a context manager."""
+    """Detects races of one execution of a program; a context manager.
 
-    def __init__(self, program: Program, *, profile: str = "practice") -> None:
+    Args:
+        program: What will be executed.
+        profile: `practice` or `isa`.
+        weak: Instructions of the program's function, by index, that order nothing:
+            the execution is the same, the judgement as if they were not there.
+        digest: Whether to keep a digest of what was known at every access.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        profile: str = "practice",
+        weak: Collection[int] = (),
+        digest: bool = False,
+    ) -> None:
         self._notes = notes_of(program)
+        if weak:
+            self._notes["weak"] = np.isin(program.origin, list(weak))
+        self._digest = digest
         self._tensor_memory = program.tensor_memory
         self._profile = ("practice", "isa").index(profile)
         self._watch: int | None = None
@@ -163,7 +191,23 @@ class Watcher:
         )
         if not self._watch:
             raise MemoryError("the race detector does not fit")
+        if self._digest:
+            lib.race_keep_digest(self._watch)
         return int(lib.race_observer(self._watch))
+
+    @property
+    def digest(self) -> int:
+        """Of what every agent knew at each of its accesses, in their order."""
+        lib = library()
+        return int(lib.race_digest(lib.race_detector(self._watch)))
+
+    @property
+    def relaxed(self) -> dict[str, int]:
+        """How often each relaxation of the practice profile decided something."""
+        lib = library()
+        detector = lib.race_detector(self._watch)
+        counts = {n: int(lib.race_relaxed(detector, k)) for k, n in enumerate(RELAXED)}
+        return {name: count for name, count in counts.items() if count}
 
     @property
     def lost(self) -> int:

@@ -108,6 +108,7 @@ static void by_engine(Detector *d, u32 id, u32 pc, u32 space, u32 memory, u64 fr
   if (!e) return;
   u32 first = e->group * d->per_group;
   Accessor a = {.known = e->known, .first_comp = first, .space = space};
+  a.issuer = 1 + detector_issuer(d, e);
   a.async_plane = space == RACE_GLOBAL ? PLANE_ASYNC_GLOBAL : PLANE_ASYNC_SHARED;
   a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp};
   entry_set_flags(&a.entry, flags | ENTRY_ENGINE);
@@ -147,6 +148,7 @@ void detector_engine_tensor(Detector *d, u32 id, u32 pc, u32 memory, u32 lane, u
   if (!e) return;
   u32 first = e->group * d->per_group;
   Accessor a = {.known = e->known, .first_comp = first};
+  a.issuer = 1 + detector_issuer(d, e);
   a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp};
   entry_set_flags(&a.entry, flags | ENTRY_ENGINE);
   tensor(d, &a, memory, lane, lanes, column, columns);

@@ -144,6 +144,15 @@ void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes) {
   warp_fence(&d->cta[slot].warp[warp], lanes);
 }
 
+void detector_tick(Detector *d, u32 slot, u32 warp) { d->cta[slot].warp[warp].clock++; }
+
+void detector_digest(Detector *d, u32 slot, u32 warp, u32 lane) {
+  const Knowledge *k = warp_strand(&d->cta[slot].warp[warp], lane)->known;
+  u64 h = d->digest;
+  for (u32 c = 0; c < PLANES * 3 * k->n; c++) h = (h ^ k->entry[c]) * 0x100000001b3ull;
+  d->digest = h;
+}
+
 /* Lanes that have exited take no further part. */
 void detector_exit(Detector *d, u32 slot, u32 warp, u32 lanes) {
   d->cta[slot].warp[warp].live &= ~lanes;
@@ -314,6 +323,8 @@ void detector_complete(Detector *d, u32 id, u32 slot, u32 warp, u32 lanes) {
   warp_acquire(&d->cta[slot].warp[warp], lanes, d->scratch);
 }
 
+u64 race_digest(const Detector *d) { return d->digest; }
+u64 race_relaxed(const Detector *d, u32 which) { return d->relaxed[which]; }
 u64 race_lost(const Detector *d) { return d->lost + d->dropped; }
 u32 race_count(const Detector *d) { return d->n_races; }
 const Race *race_table(const Detector *d) { return d->race; }

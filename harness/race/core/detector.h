@@ -28,6 +28,7 @@ typedef struct Race {
   u32 handed_pc;     /* first hand-over by the earlier warp since, or NO_PC */
   u32 learned_pc;    /* last instruction by which the later warp learned, or NO_PC */
   u32 known;         /* clock up to which the later agent knows the earlier one */
+  u32 after_issue;   /* the earlier thread knew that the later operation was issued */
   u64 address, count;
 } Race;
 #define NO_CTA 0xffffffffu
@@ -91,6 +92,8 @@ typedef struct Detector {
   u32 n_races;
   u64 dropped, lost; /* races past the table; accesses that found no memory */
   u64 relaxed[RELAXATIONS];
+  u64 digest;       /* of what was known at every access, in order */
+  u32 keep_digest;
 } Detector;
 
 /* Component of a CTA of pipe `kind` of a warp, and whether a component is the core's. */
@@ -100,6 +103,11 @@ static inline u32 detector_pipe_comp(const Detector *d, u32 kind, u32 warp) {
 static inline int detector_is_core(const Detector *d, u32 comp) {
   u32 at = comp % d->per_cta, first = d->warps + ENGINES;
   return at >= first && at < first + d->warps;
+}
+/* Component of its group of the warp that issued an operation. */
+static inline u32 detector_issuer(const Detector *d, const EngineAgent *e) {
+  u32 slot = e->warp / d->warps;
+  return slot % d->cluster * d->per_cta + e->warp % d->warps;
 }
 static inline u32 detector_cta_of(const Detector *d, u32 comp) { return comp / d->per_cta; }
 static inline u32 detector_group_of(const Detector *d, u32 comp) { return comp / d->per_group; }

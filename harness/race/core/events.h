@@ -25,6 +25,11 @@ u32 detector_commit(Detector *d, u32 slot, u32 warp, u32 lane);
 void detector_tensor_wait(Detector *d, u32 slot, u32 warp, u32 kind);
 EngineAgent *detector_engine(const Detector *d, u32 id);
 
+/* A synchronisation that orders nothing: clocks go on as if it had. */
+void detector_tick(Detector *d, u32 slot, u32 warp);
+/* Take up into the digest what the lane knows. */
+void detector_digest(Detector *d, u32 slot, u32 warp, u32 lane);
+
 /* --- accesses.c ------------------------------------------------------------------ */
 /* `size` bytes at word offset `at` of the shared memory of the CTA in slot `memory`,
  * by every lane of `lanes` at its own offset. flags of enum EntryFlag. */

@@ -14,6 +14,10 @@ static Detector *told(Watch *h, const Warp *w) {
   return h->detector;
 }
 
+static int weak(const Watch *h, const Warp *w) {
+  return w->pc < h->n_notes && h->note[w->pc].weak;
+}
+
 static GroupList *list_of(Watch *h, const Warp *w) {
   return &h->list[w->cta->slot * w->m->warps_per_cta + w->id];
 }
@@ -42,7 +46,7 @@ static u32 flags_of(u32 access, Note n) {
 static void synchronise(Watch *h, const Warp *w, u32 lanes, const u64 *addr, u64 space,
                         u32 access, Note n) {
   u32 slot = w->cta->slot;
-  for (u32 left = lanes; left; left &= left - 1) {
+  for (u32 left = n.weak ? 0 : lanes; left; left &= left - 1) {
     u32 l = (u32)__builtin_ctz(left);
     u64 at = addr[l] | space << 63;
     if (access & ACCESS_READ)
@@ -91,6 +95,8 @@ static void lanes(void *state, const Warp *w, const Insn *i, u32 m, u32 space,
   }
   global &= m;
   local &= m;
+  if (h->detector->keep_digest)
+    detector_digest(h->detector, w->cta->slot, w->id, (u32)__builtin_ctz(m));
   if (local) {
     shared(h, w, i, local, addr, size, access, n);
     if (n.sem) synchronise(h, w, local, addr, 1, access, n);
@@ -121,6 +127,7 @@ static void issue(void *state, Async *op, const Async *parent) {
   Detector *d = told(h, w);
   u32 slot = w->cta->slot;
   if (op->kind == ASYNC_TMEM_LD || op->kind == ASYNC_TMEM_ST) return; /* see tensor() */
+  if (d->keep_digest && !parent) detector_digest(d, slot, w->id, (u32)__builtin_ctz(of));
   if (parent) op->agent = detector_follow(d, parent->agent);
   else if (op->kind == ASYNC_TC_MMA || op->kind == ASYNC_TC_SHIFT)
     op->agent = detector_core(d, slot, w->id, op->lane);
@@ -169,6 +176,7 @@ static void engine_tensor(void *state, const Async *op, const Cta *c, u32 lane, 
 static void tensor(void *state, const Warp *w, const Insn *i, u32 lane, u32 n, u32 column,
                    u32 columns, u32 access) {
   Watch *h = state;
+  if (h->detector->keep_digest) detector_digest(h->detector, w->cta->slot, w->id, 0);
   detector_warp_tensor(told(h, w), w->cta->slot, w->id, pc_of(w->m, i),
                        access & ACCESS_WRITE ? PIPE_STORE : PIPE_LOAD, lane, n, column,
                        columns);
@@ -176,6 +184,7 @@ static void tensor(void *state, const Warp *w, const Insn *i, u32 lane, u32 n, u
 
 static void tensor_wait(void *state, const Warp *w, u32 access) {
   Watch *h = state;
+  if (weak(h, w)) return;
   detector_tensor_wait(told(h, w), w->cta->slot, w->id,
                        access & ACCESS_WRITE ? PIPE_STORE : PIPE_LOAD);
 }
@@ -201,7 +210,7 @@ static void groups(void *state, const Warp *w, const Insn *i, u32 m, u32 kind,
       u32 l = (u32)__builtin_ctz(left);
       over |= (u32)(g->group < end[l]) << l;
     }
-    if (over) detector_complete(told(h, w), g->agent, w->cta->slot, w->id, over);
+    if (over && !weak(h, w)) detector_complete(told(h, w), g->agent, w->cta->slot, w->id, over);
     g->lanes &= ~over;
     if (g->lanes) list->at[kept++] = *g;
     else detector_drop(h->detector, g->agent);
@@ -224,11 +233,12 @@ static void mbarrier(void *state, const Warp *w, const Insn *i, u32 m, u32 addr,
       break;
     case MBAR_ARRIVE:
     case MBAR_DROP:
-      detector_mbar_arrive(d, slot, w->id, pc, m, memory, at, scope);
+      if (n.weak) detector_tick(d, slot, w->id);
+      else detector_mbar_arrive(d, slot, w->id, pc, m, memory, at, scope);
       break;
     case MBAR_TEST_PARITY:
     case MBAR_TEST_STATE:
-      detector_mbar_wait(d, slot, w->id, pc, m, at, scope);
+      if (!n.weak) detector_mbar_wait(d, slot, w->id, pc, m, at, scope);
       break;
     default:
       break;
@@ -241,6 +251,7 @@ static void mbarrier_engine(void *state, const Async *op, u32 addr, u32 what) {
   u32 rank = addr >> 24, pc = pc_of(m, op->insn);
   if (rank >= m->cluster_size || what == MBAR_PEND) return;
   u32 memory = op->cta->first_slot + rank, at = addr & 0xffffffu;
+  if (pc < h->n_notes && h->note[pc].weak) return; /* a commit or cp.async arrive */
   if (what == MBAR_ARRIVE && op->kind == ASYNC_CP_ARRIVE) {
     GroupList *list = list_of(h, op->warp);
     for (u32 k = 0; k < list->n; k++)
@@ -261,7 +272,8 @@ static void mbarrier_phase(void *state, const Cta *c, u32 addr) {
 
 static void barrier_arrive(void *state, const Warp *w, u32 m, u32 barrier) {
   Watch *h = state;
-  detector_named_arrive(told(h, w), w->cta->slot, w->id, m, barrier);
+  if (weak(h, w)) detector_tick(h->detector, w->cta->slot, w->id);
+  else detector_named_arrive(told(h, w), w->cta->slot, w->id, m, barrier);
 }
 
 static void barrier_complete(void *state, const Cta *c, u32 barrier) {
@@ -271,13 +283,14 @@ static void barrier_complete(void *state, const Cta *c, u32 barrier) {
 
 static void barrier_leave(void *state, const Warp *w, u32 m, u32 barrier) {
   Watch *h = state;
-  detector_named_leave(told(h, w), w->cta->slot, w->id, m, barrier);
+  if (!weak(h, w)) detector_named_leave(told(h, w), w->cta->slot, w->id, m, barrier);
 }
 
 static void cluster_arrive(void *state, const Warp *w, const Insn *i, u32 m) {
   Watch *h = state;
   Note n = note_of(h, w, i);
-  detector_cluster_arrive(told(h, w), w->cta->slot, w->id, m, n.sem == SEM_RELAXED);
+  if (n.weak) detector_tick(h->detector, w->cta->slot, w->id);
+  else detector_cluster_arrive(told(h, w), w->cta->slot, w->id, m, n.sem == SEM_RELAXED);
 }
 
 static void cluster_complete(void *state, const Cta *c) {
@@ -288,20 +301,26 @@ static void cluster_complete(void *state, const Cta *c) {
 static void cluster_wait(void *state, const Warp *w, const Insn *i, u32 m) {
   Watch *h = state;
   Note n = note_of(h, w, i);
-  detector_cluster_wait(told(h, w), w->cta->slot, w->id, m, n.sem == SEM_RELAXED);
+  if (!n.weak) detector_cluster_wait(told(h, w), w->cta->slot, w->id, m, n.sem == SEM_RELAXED);
 }
 
 /* --- fences ------------------------------------------------------------------------- */
 static void converge(void *state, const Warp *w, const Insn *i, u32 m) {
   (void)i;
   Watch *h = state;
-  detector_converge(told(h, w), w->cta->slot, w->id, m);
+  if (weak(h, w)) detector_tick(h->detector, w->cta->slot, w->id);
+  else detector_converge(told(h, w), w->cta->slot, w->id, m);
 }
 
 static void fence(void *state, const Warp *w, const Insn *i, u32 m) {
   Watch *h = state;
   Detector *d = told(h, w);
   u32 slot = w->cta->slot, kind = note_of(h, w, i).fence;
+  if (weak(h, w)) {
+    for (u32 k = kind == FENCE_ASYNC ? 2 : kind ? 1 : 0; k; k--)
+      detector_tick(d, slot, w->id);
+    return;
+  }
   if (kind == FENCE_MEMORY) detector_fence(d, slot, w->id, m);
   if (kind == FENCE_ASYNC || kind == FENCE_ASYNC_SHARED)
     detector_fence_proxy(d, slot, w->id, m, PLANE_ASYNC_SHARED);
@@ -359,5 +378,6 @@ Watch *race_watch_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pro
   return h;
 }
 
+void race_keep_digest(Watch *h) { h->detector->keep_digest = 1; }
 const Observer *race_observer(const Watch *h) { return &h->observer; }
 const Detector *race_detector(const Watch *h) { return h->detector; }

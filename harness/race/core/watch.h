@@ -11,7 +11,8 @@ enum FenceKind { FENCE_NONE = 0, FENCE_MEMORY, FENCE_ASYNC, FENCE_ASYNC_SHARED, 
 
 /* What the text says of one bytecode row; written by race/notes.py. */
 typedef struct Note {
-  u8 sem, scope, fence, pad;
+  u8 sem, scope, fence;
+  u8 weak; /* 1: it orders nothing, as if it were not there */
 } Note;
 
 /* An operation that someone may still wait for by its group. */

@@ -1,0 +1,1 @@
+"""Mutation of synchronisation: which barriers, fences and waits carry load."""

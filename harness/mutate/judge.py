@@ -1,0 +1,174 @@
+"""Run a mutant over launches and say what became of it.
+
+`caught`: a finding, or bits of memory that differ. `equivalent`: the mutant orders
+nothing, and every agent knows the same of all others at each of its accesses as with
+the order: the happens-before graph of these launches has what it adds from elsewhere.
+`survived`: neither.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sidestream.harness.device.sites import source_text
+from sidestream.harness.device.vgpu import watch_launch
+from sidestream.harness.dsl.record import RecordedLaunch
+from sidestream.harness.errors import UsageError
+from sidestream.harness.exec.machine import Options
+from sidestream.harness.mutate.mutants import Mutant
+
+CAUGHT, EQUIVALENT, SURVIVED = "caught", "equivalent", "survived"
+SEEDS = (0, 1)
+"""Schedules that each mutant is run under."""
+_SLACK = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One execution: kinds of findings, why it was not finished, results, order."""
+
+    kinds: frozenset[str]
+    unfinished: str
+    bits: str
+    digest: int
+    warp_instructions: int
+    executed: frozenset[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What became of a mutant.
+
+    Attributes:
+        status: `caught`, `equivalent` or `survived`.
+        by: Kinds that caught it; `output` is bits that differ.
+        reason: In words.
+    """
+
+    status: str
+    by: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A mutant and its verdict, as the report has it."""
+
+    line: int
+    source: str | None
+    spelling: str
+    kind: str
+    change: str
+    verdict: Verdict
+
+
+@dataclass(kw_only=True)
+class Court:
+    """Launches of one kernel, and how they go without a change.
+
+    Raises:
+        UsageError: a launch has findings or does not end even unchanged.
+    """
+
+    launches: Sequence[RecordedLaunch]
+    options: Options
+    profile: str
+
+    def __post_init__(self) -> None:
+        self._base: dict[tuple[int, int], Seen] = {}
+        for number in range(len(self.launches)):
+            for seed in SEEDS:
+                seen = self._run(number, seed, None, frozenset())
+                if seen.kinds or seen.unfinished:
+                    what = ", ".join(sorted(seen.kinds)) or seen.unfinished
+                    name = self.launches[number].launch.kernel
+                    raise UsageError(
+                        f"{name} is not clean as it is ({what}); mutants of it would "
+                        "tell nothing"
+                    )
+                self._base[number, seed] = seen
+
+    def executed(self, index: int) -> bool:
+        """Tell whether any launch executed instruction `index`."""
+        return any(index in seen.executed for seen in self._base.values())
+
+    def judge(self, mutant: Mutant) -> Verdict:
+        """Run a mutant over every launch and schedule."""
+        kinds: set[str] = set()
+        unfinished = ""
+        same_order = True
+        for number in range(len(self.launches)):
+            for seed in SEEDS:
+                base = self._base[number, seed]
+                weak = frozenset() if mutant.text else frozenset({mutant.site.index})
+                seen = self._run(number, seed, mutant.text, weak, base)
+                kinds |= seen.kinds
+                unfinished = unfinished or seen.unfinished
+                if mutant.text is not None and not seen.unfinished:
+                    kinds |= {"output"} if seen.bits != base.bits else set()
+                same_order &= mutant.text is None and seen.digest == base.digest
+        if kinds:
+            return Verdict(status=CAUGHT, by=tuple(sorted(kinds)))
+        if unfinished:
+            return Verdict(status=SURVIVED, reason=f"not judged: {unfinished}")
+        if same_order:
+            why = "without it every access knows the same of all others"
+            return Verdict(status=EQUIVALENT, reason=why)
+        why = "no conflict of these launches needs what it orders"
+        return Verdict(status=SURVIVED, reason=why)
+
+    def _run(
+        self,
+        number: int,
+        seed: int,
+        text: str | None,
+        weak: frozenset[int],
+        base: Seen | None = None,
+    ) -> Seen:
+        recorded = self.launches[number]
+        launch = recorded.launch if text is None else replace(recorded.launch, ptx=text)
+        options = replace(self.options, seed=seed)
+        if base is not None:
+            budget = max(_SLACK * base.warp_instructions, 100_000)
+            options = replace(options, budget=min(options.budget, budget))
+        before = recorded.memory.snapshot()
+        try:
+            watched = watch_launch(
+                launch,
+                recorded.memory,
+                options,
+                profile=self.profile,
+                weak=weak,
+                digest=text is None,
+            )
+            digest = hashlib.sha256()
+            for allocation in recorded.memory:
+                digest.update(allocation.data)
+        finally:
+            recorded.memory.restore(before)
+        outcome = watched.outcome
+        kinds = frozenset(f.kind for f in outcome.findings)
+        why = outcome.incomplete[0].reason if outcome.incomplete else ""
+        return Seen(
+            kinds=kinds,
+            unfinished=why,
+            bits=digest.hexdigest(),
+            digest=watched.digest,
+            warp_instructions=outcome.warp_instructions,
+            executed=watched.executed,
+        )
+
+
+def row_of(mutant: Mutant, verdict: Verdict) -> Row:
+    """Return the row of a mutant in the report."""
+    ins = mutant.site.instruction
+    return Row(
+        line=ins.line,
+        source=source_text(ins.source),
+        spelling=ins.spelling,
+        kind=mutant.site.kind,
+        change=mutant.change,
+        verdict=verdict,
+    )

@@ -1,0 +1,23 @@
+"""Litmus tests of the ordering rules, one file a mechanism.
+
+`TWINS` maps `file.name` to each twin.
+"""
+
+from __future__ import annotations
+
+from sidestream.scenarios.litmus import (
+    bulk_copy,
+    mbarrier,
+    named_barrier,
+    proxy_fence,
+    warp_sync,
+)
+from sidestream.scenarios.litmus.twin import Twin
+
+_FILES = (named_barrier, warp_sync, mbarrier, proxy_fence, bulk_copy)
+
+TWINS: dict[str, Twin] = {
+    f"{module.__name__.rsplit('.', 1)[-1]}.{twin.name}": twin
+    for module in _FILES
+    for twin in module.TWINS
+}

@@ -1,0 +1,104 @@
+"""A litmus test as data: one small kernel, with and without one ordering operation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PROFILES = ("practice", "isa")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What the broken kernel must be told of.
+
+    Attributes:
+        kind: Kind of the finding.
+        rule: Id of the rule that it names.
+        sites: Operations of its sites, as the PTX spells them; in no order, because a
+            race has no first side.
+    """
+
+    kind: str
+    rule: str
+    sites: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twin:
+    """Two kernels that differ in one operation, qualifier or number.
+
+    Statements may name what `kernel.text_of` provides. `<op>` in them stands for
+    `op` in the sound kernel and for `broken` in the other one.
+
+    Attributes:
+        name: What it is about; unique in its file.
+        rule: The rule of the ordering specification that it removes or keeps.
+        title: Section of the PTX ISA that states the rule.
+        warps: Statements of each warp of every CTA, or of CTA 0 if `peers` is given.
+        peers: Statements of each warp of CTA 1.
+        op: What orders, or makes right.
+        broken: What stands in its place: nothing, or a weaker form.
+        found: Findings on the broken kernel, and no others.
+        broken_in: Profiles that find them; under the others it is clean.
+        clean_in: Profiles under which the sound kernel is clean.
+        bars: Arrival counts of mbarriers that are initialised and published before.
+        ctas: CTAs of the grid.
+        cluster: CTAs of a cluster.
+        tensor: Columns of tensor memory that every CTA allocates, 0 for none.
+        pair: Tensor memory belongs to CTA pairs (`.cta_group::2`).
+        finishes: Whether the broken kernel runs to its end.
+        setup: Statements of every warp before its own, after the barriers are known.
+    """
+
+    name: str
+    rule: str
+    title: str
+    warps: tuple[str, ...]
+    peers: tuple[str, ...] = ()
+    op: str
+    broken: str = ""
+    found: tuple[Found, ...]
+    broken_in: tuple[str, ...] = PROFILES
+    clean_in: tuple[str, ...] = PROFILES
+    bars: tuple[int, ...] = ()
+    ctas: int = 1
+    cluster: int = 1
+    tensor: int = 0
+    pair: bool = False
+    finishes: bool = True
+    setup: str = ""
+
+
+def race(kind: str, first: str, second: str, rule: str = "race.order") -> Found:
+    """A race of two operations."""
+    return Found(kind=kind, rule=rule, sites=(first, second))
+
+
+def smem(first: str, second: str, rule: str = "race.order") -> tuple[Found, ...]:
+    """A race in the CTA's own shared memory, and nothing else."""
+    return (race("smem-race", first, second, rule),)
+
+
+def tmem(first: str, second: str, rule: str = "race.order") -> tuple[Found, ...]:
+    """A race in tensor memory, and nothing else."""
+    return (race("tmem-race", first, second, rule),)
+
+
+def gmem(first: str, second: str, rule: str = "race.order") -> tuple[Found, ...]:
+    """A race in global memory, and nothing else."""
+    return (race("gmem-race", first, second, rule),)
+
+
+def dsmem(first: str, second: str, rule: str = "race.order") -> tuple[Found, ...]:
+    """A race in shared memory between CTAs of a cluster, and nothing else."""
+    return (race("dsmem-race", first, second, rule),)
+
+
+def proxy(first: str, second: str) -> tuple[Found, ...]:
+    """An order without the proxy fence it needs, and nothing else."""
+    return (race("proxy", first, second, "P2"),)
+
+
+def fault(kind: str, rule: str, *sites: str) -> tuple[Found, ...]:
+    """A broken protocol, told at its sites, and nothing else."""
+    return (Found(kind=kind, rule=rule, sites=sites),)

@@ -1,0 +1,89 @@
+"""Every litmus twin: the broken kernel is told of, the sound one is clean."""
+
+from functools import cache
+
+import pytest
+
+from sidestream.harness.cuda.memory import AllocationTable
+from sidestream.harness.device.vgpu import run_launch
+from sidestream.harness.exec.machine import Options
+from sidestream.harness.launch import Launch
+from sidestream.scenarios.litmus import TWINS
+from sidestream.scenarios.litmus.kernel import (
+    GLOBAL_BYTES,
+    map_of,
+    text_of,
+    threads_of,
+)
+from sidestream.scenarios.litmus.twin import PROFILES
+
+SEEDS = (0, 1, 2)
+BUDGET = 200_000
+
+
+@cache
+def memory():
+    """One buffer for all: its address is part of what a program is lowered for."""
+    table = AllocationTable()
+    return table, table.allocate(GLOBAL_BYTES, "g")
+
+
+def outcome_of(twin, *, sound, seed, profile):
+    table, buffer = memory()
+    buffer.data[:] = 0
+    launch = Launch(
+        kernel="litmus",
+        ptx=text_of(twin, sound=sound),
+        grid=(twin.ctas, 1, 1),
+        block=(threads_of(twin), 1, 1),
+        cluster=(twin.cluster, 1, 1),
+        params=(buffer.va.to_bytes(8, "little"), map_of(buffer.va)),
+    )
+    return run_launch(
+        launch, table, Options(seed=seed, budget=BUDGET), profile=profile
+    )
+
+
+def told(outcome):
+    return {
+        (f.kind, f.rule.id, tuple(sorted(s.operation for s in f.sites)))
+        for f in outcome.findings
+    }
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", TWINS)
+def test_the_broken_twin_is_told_of(name, profile):
+    twin = TWINS[name]
+    found = twin.found if profile in twin.broken_in else ()
+    expected = {(f.kind, f.rule, tuple(sorted(f.sites))) for f in found}
+    for seed in SEEDS:
+        outcome = outcome_of(twin, sound=False, seed=seed, profile=profile)
+        assert told(outcome) == expected, (seed, outcome)
+        assert outcome.incomplete == ()
+        assert outcome.finished == twin.finishes
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", TWINS)
+def test_the_sound_twin_is_clean(name, profile):
+    twin = TWINS[name]
+    if profile not in twin.clean_in:
+        return
+    for seed in SEEDS:
+        outcome = outcome_of(twin, sound=True, seed=seed, profile=profile)
+        assert outcome.findings == (), (seed, outcome)
+        assert outcome.incomplete == ()
+        assert outcome.finished
+
+
+def test_there_are_enough_twins():
+    assert len(TWINS) >= 120
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_twin_differs_in_one_place(name):
+    twin = TWINS[name]
+    assert twin.op != twin.broken
+    assert any("<op>" in s for s in (*twin.warps, *twin.peers, twin.setup))
+    assert twin.title
