@@ -41,6 +41,10 @@ class Options:
         smem_fill: 32-bit pattern found in uninitialised shared memory.
         register_fill: 32-bit pattern found in uninitialised registers.
         max_smem: Shared memory in bytes a CTA may have on the chip.
+        tensor_memory_check: Whether a read of tensor memory that nothing has written is
+            a fault. Known by quarters of columns: a write to any of 32 lanes counts.
+        isa_order: Whether `tcgen05.mma` of one thread are in order only where the PTX
+            ISA promises it, and not always.
         cost: What the cost model charges; None leaves it out.
     """
 
@@ -53,6 +57,8 @@ class Options:
     smem_fill: int = 0xFFFF_FFFF
     register_fill: int = 0x7FC0_DEAD
     max_smem: int = _MAX_SMEM
+    tensor_memory_check: bool = False
+    isa_order: bool = False
     cost: cost.CostTable | None = None
 
 
@@ -225,6 +231,8 @@ def execute(
         arch=arch_number(program.function.target),
         regs_per_thread=_registers(program, threads),
         tensor_memory=program.tensor_memory,
+        tmem_check=options.tensor_memory_check,
+        isa_order=options.isa_order,
     )
     if options.cost:
         charged = cost.charges(program, options.cost)

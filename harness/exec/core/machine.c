@@ -25,6 +25,7 @@ typedef struct Config {
   u32 grid[3], block[3], cluster[3];
   u32 n_sms, ctas_per_sm, quantum, smem_fill, reg_fill, arch, regs_per_thread;
   u32 tensor_memory; /* 1: the kernel has tcgen05 instructions */
+  u32 tmem_check, isa_order; /* as in Machine */
   CostTable cost;
 } Config;
 
@@ -160,6 +161,8 @@ Machine *ss_create(const Config *c) {
   m->smem_fill = c->smem_fill;
   m->reg_fill = c->reg_fill;
   m->arch = c->arch;
+  m->tmem_check = c->tmem_check;
+  m->isa_order = c->isa_order;
   m->n_sms = c->n_sms;
   m->regs_per_thread = c->regs_per_thread;
   m->code = calloc(c->n_code, sizeof(Insn));
