@@ -237,12 +237,13 @@ static void start_cta(Machine *m, u32 slot, u32 cluster) {
   memset(c->bar, 0, sizeof c->bar);
   c->pending_async = 0;
   c->regs_pool = 0;
-  c->cluster_gen = c->cluster_arrived = 0;
   c->clc_closed = c->clc_failed = 0;
   fill32(c->smem, round_up(m->smem_size, 4), m->smem_fill);
   memset(c->mbar_live, 0, m->smem_size / 8 + 1);
   if (c->tmem) tmem_start(c);
   u64 threads = (u64)m->block[0] * m->block[1] * m->block[2];
+  ClusterBarrier *bar = &m->ctas[c->first_slot].cluster_bar;
+  if (!c->rank) *bar = (ClusterBarrier){(u32)threads * m->cluster_size, 0, 0};
   c->live_warps = m->warps_per_cta;
   m->live_warps += m->warps_per_cta;
   for (u32 k = 0; k < m->warps_per_cta; k++) {
