@@ -1,12 +1,31 @@
-"""Print every table: `python -m benchmarks`."""
+"""Print tables: `python -m benchmarks` for time, with `--cost` the cost model's."""
 
 from __future__ import annotations
 
-from benchmarks import cases, instructions
+import argparse
 
-print("## Instruction families\n")
-instructions.show(instructions.measure())
-print("\n## Cases of the SM120 kernel\n")
-cases.show(cases.measure())
-print("\n## First build of the core, and start-up with warm caches\n")
-cases.show_start(cases.start())
+from benchmarks import cases, cost, instructions
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument(
+    "--cost",
+    action="store_true",
+    help="what ours, FA4's and cuDNN's kernel execute and wait for, per KV tile",
+)
+parser.add_argument(
+    "--arch",
+    action="append",
+    choices=cost.KERNELS,
+    help="with --cost: only this target; repeatable",
+)
+chosen = parser.parse_args()
+if chosen.cost:
+    for arch in chosen.arch or cost.KERNELS:
+        cost.show(arch, list(cost.measure(arch)))
+else:
+    print("## Instruction families\n")
+    instructions.show(instructions.measure())
+    print("\n## Cases of the SM120 kernel\n")
+    cases.show(cases.measure())
+    print("\n## First build of the core, and start-up with warm caches\n")
+    cases.show_start(cases.start())

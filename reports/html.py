@@ -9,6 +9,7 @@ from typing import Any
 
 import jinja2
 
+from sidestream.reports import cost_text
 from sidestream.reports.model import FAILED, NOT_RUN, PASSED, Case, Report, scenarios_of
 
 PHASES = ("build", "reference", "compile", "parse", "lower", "execute", "check")
@@ -38,6 +39,7 @@ def render(report: Report) -> str:
         scenarios_of=scenarios_of,
         worst=_worst,
         lead=_lead(report),
+        cost_text=cost_text,
     )
 
 

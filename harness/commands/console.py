@@ -19,6 +19,7 @@ from rich.progress import (
 from rich.text import Text
 
 from sidestream.harness.finding import EXIT_STATUS, Finding, Incomplete, Verdict
+from sidestream.reports import cost_text
 from sidestream.reports.model import Case, Report, scenarios_of
 
 STYLES = {
@@ -113,6 +114,8 @@ def say(report: Report, path: str | None, notes: Sequence[str] = ()) -> int:
     _more(console, len(report.incomplete), "things not judged")
     for note in notes:
         console.print(note, markup=False)
+    for case in report.cases:
+        _cost(console, case)
     for row in report.compilations[:1]:
         if row.cases > 1:
             times = "once" if row.compiles == 1 else f"{row.compiles} times"
@@ -137,6 +140,18 @@ def say(report: Report, path: str | None, notes: Sequence[str] = ()) -> int:
     if path:
         console.print(f"report: {path}", markup=False)
     return EXIT_STATUS[report.verdict]
+
+
+def _cost(console: Console, case: Case) -> None:
+    """Print what the launches of a case cost, if that was counted."""
+    if not case.cost:
+        return
+    head = Text("cost: ", style="bold") + Text(
+        f"{case.impl} {case.kernel}, {case.scenario}"
+    )
+    console.print(head)
+    for line in cost_text.lines(case.cost):
+        console.print(f"  {line}", markup=False)
 
 
 def _more(console: Console, number: int, what: str) -> None:

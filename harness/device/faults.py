@@ -19,6 +19,9 @@ _MISUSE = {
     "setmaxnreg": ("", misuse.SETMAXNREG),
     "cluster": ("", misuse.CLUSTER),
     "clc": ("", misuse.CLC),
+    "tmem-alloc": ("", misuse.TENSOR_MEMORY),
+    "tmem": ("", misuse.TENSOR_MEMORY),
+    "tcgen05": ("", misuse.TCGEN05),
 }
 """By kind of fault, how its exact wrong begins, and what each code means."""
 _SHARED = {"smem-oob", "smem-misaligned", "mbarrier", "cluster"}

@@ -111,11 +111,6 @@ BULK: Told = {
     2: ("has a misaligned destination", "a 16-byte aligned destination"),
     3: ("has a misaligned source", "a 16-byte aligned source"),
     4: ("has a misaligned mbarrier", "an 8-byte aligned mbarrier"),
-    5: ("names a CTA that the cluster does not have", "a mask within the cluster"),
-    6: (
-        "sends to its own CTA where another one is meant",
-        "an address of another CTA of the cluster",
-    ),
     8: (
         "clears a size or an address that is no multiple of 8, or too much",
         "a size of 8 n bytes below 2^24, at an 8-byte aligned address",
@@ -159,6 +154,11 @@ CLUSTER: Told = {
         "reaches shared memory of a CTA that has exited",
         "barrier.cluster, or another handshake, before a CTA that is used exits",
     ),
+    7: (
+        "uses the CTA's own memory where another CTA's is needed",
+        "an address of another CTA of the cluster",
+    ),
+    8: ("is executed in a cluster of one CTA", "a launch with larger clusters"),
 }
 
 TENSOR_MEMORY: Told = {

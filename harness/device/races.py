@@ -10,13 +10,22 @@ from sidestream.harness.finding import Finding, Rule, Site
 from sidestream.harness.launch import Launch
 from sidestream.harness.race.watcher import Race, Side
 
-DATA_RACE = Rule(
-    id="race.order", title="Memory Consistency Model: Conflict and Data-races"
-)
-PROXY = Rule(id="P2", title="Memory Consistency Model: Proxies; fence.proxy")
-SCOPE = Rule(
-    id="race.scope", title="Memory Consistency Model: Morally Strong Operations"
-)
+_MODEL = "Memory Consistency Model"
+_SYNC = "Parallel Synchronization and Communication Instructions"
+_COPY = "Data Movement and Conversion Instructions"
+_TENSOR = "TensorCore 5th Generation Instructions"
+RULES = {
+    "race.order": f"{_MODEL}: Conflict and Data-races",
+    "race.scope": f"{_MODEL}: Morally Strong Operations",
+    "B3": f"{_SYNC}: bar.warp.sync",
+    "M8": f"{_SYNC}: mbarrier.init",
+    "P2": f"{_MODEL}: Proxies; fence.proxy",
+    "P3": f"{_COPY}: Asynchronous copy, Completion Mechanisms",
+    "P4": f"{_COPY}: cp.async.bulk.wait_group",
+    "T4": f"{_TENSOR}: tcgen05.commit",
+    "T5": f"{_TENSOR}: tcgen05.wait",
+}
+"""Titles of PTX ISA sections, by the rule that a race breaks."""
 _BARRIER = "a barrier, or a release and an acquire, between the two"
 _KINDS = {"shared": "smem-race", "global": "gmem-race", "tensor": "tmem-race"}
 
@@ -33,18 +42,18 @@ def finding_of(
     kind = "proxy" if proxy else _KINDS[race.space]
     if kind == "smem-race" and race.earlier.cta != race.later.cta:
         kind = "dsmem-race"
-    rule = PROXY if proxy else SCOPE if race.verdict == "unscoped" else DATA_RACE
+    rule, need = _missing(race, program)
     missing = "no proxy fence lies between them" if proxy else "nothing orders them"
     return Finding(
         kind=kind,
-        rule=rule,
+        rule=Rule(id=rule, title=RULES[rule]),
         message=(
             f"{sites[0].operation} and {sites[1].operation} meet in {where}, and "
             f"{missing}"
         ),
         kernel=program.function.name,
         sites=sites,
-        need=_need(race, program),
+        need=need,
         witness=_witness(race, sites, program),
         count=race.count,
         extra={"race": race.verdict, "address": race.address},
@@ -100,31 +109,47 @@ def _witness(race: Race, sites: tuple[Site, ...], program: Program) -> tuple[str
     return tuple(lines)
 
 
-def _need(race: Race, program: Program) -> str:
-    earlier = program.instruction(race.earlier.pc)
-    name = earlier.op if earlier else ""
+def _missing(race: Race, program: Program) -> tuple[str, str]:
+    """Which rule orders such a pair, and what of it is not there."""
+    earlier, later = race.earlier, race.later
     space = "global" if race.space == "global" else "shared::cta"
     if race.verdict == "behind-proxy":
-        return (
+        return "P2", (
             f"fence.proxy.async.{space} after the generic access, before the thread "
             "that starts the asynchronous operation is let go on"
         )
+    if race.verdict == "unscoped":
+        return "race.scope", "scopes that include the other thread, on both sides"
+    first = program.instruction(earlier.pc)
+    if first and first.op.startswith("mbarrier.init"):
+        return "M8", "a barrier between the initialisation and every other use"
+    # What has to be over first: the earlier side, or the later one if it is an
+    # operation that was issued before the earlier side's access.
+    over = later if race.after_issue and later.warp is None else earlier
+    operation = program.instruction(over.pc)
+    if over.warp is None and operation:
+        return _completion(operation.op, over, race.space)
+    if earlier.warp == later.warp and earlier.cta == later.cta:
+        return "B3", "bar.warp.sync, or any barrier, between the lanes"
+    return "race.order", _BARRIER
+
+
+def _completion(name: str, over: Side, space: str) -> tuple[str, str]:
+    """How the completion of an asynchronous operation is learnt."""
     if name.startswith("tcgen05.st"):
-        return "tcgen05.wait::st by the storing warp, and a barrier from there"
+        return "T5", "tcgen05.wait::st by the storing warp, and a barrier from there"
     if name.startswith("tcgen05.ld"):
-        return "tcgen05.wait::ld by the loading warp, and a barrier from there"
-    if name.startswith(("tcgen05.mma", "tcgen05.cp", "tcgen05.shift")):
-        return "a wait on an mbarrier at which a tcgen05.commit after it arrives"
-    if race.earlier.warp is None and name.startswith("cp.async.bulk"):
-        if race.earlier.write and race.space == "shared":
-            return "a wait on the mbarrier at which the copy completes"
-        reads = ".read" if not race.earlier.write else ""
-        return (
-            f"cp.async.bulk.wait_group{reads} by the thread that issued the copy, and "
-            "a barrier from there"
+        return "T5", "tcgen05.wait::ld by the loading warp, and a barrier from there"
+    if name.startswith("tcgen05"):
+        return "T4", "a wait on an mbarrier at which a tcgen05.commit after it arrives"
+    if name == "cp.async":
+        return "P3", (
+            "cp.async.wait_group by the thread that issued the copy, and a barrier"
         )
-    if race.earlier.warp is None and name == "cp.async":
-        return "cp.async.wait_group by the thread that issued the copy, and a barrier"
-    if race.earlier.warp == race.later.warp and race.earlier.cta == race.later.cta:
-        return "bar.warp.sync, or any barrier, between the lanes"
-    return _BARRIER
+    if over.write and space == "shared":
+        return "P3", "a wait on the mbarrier at which it completes"
+    reads = ".read" if not over.write else ""
+    return "P4", (
+        f"cp.async.bulk.wait_group{reads} by the thread that issued the copy, and a "
+        "barrier from there"
+    )

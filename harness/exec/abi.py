@@ -160,6 +160,7 @@ class Config(ctypes.Structure):
             for n in (
                 *("n_sms", "ctas_per_sm", "quantum", "smem_fill", "reg_fill"),
                 *("arch", "regs_per_thread", "tensor_memory"),
+                *("tmem_check", "isa_order"),
             )
         ),
         ("observer", ctypes.c_void_p),

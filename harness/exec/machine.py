@@ -42,6 +42,10 @@ class Options:
         smem_fill: 32-bit pattern found in uninitialised shared memory.
         register_fill: 32-bit pattern found in uninitialised registers.
         max_smem: Shared memory in bytes a CTA may have on the chip.
+        tensor_memory_check: Whether a read of tensor memory that nothing has written is
+            a fault. Known by quarters of columns: a write to any of 32 lanes counts.
+        isa_order: Whether `tcgen05.mma` of one thread are in order only where the PTX
+            ISA promises it, and not always.
         cost: What the cost model charges; None leaves it out.
     """
 
@@ -54,6 +58,8 @@ class Options:
     smem_fill: int = 0xFFFF_FFFF
     register_fill: int = 0x7FC0_DEAD
     max_smem: int = _MAX_SMEM
+    tensor_memory_check: bool = False
+    isa_order: bool = False
     cost: cost.CostTable | None = None
 
 
@@ -271,6 +277,8 @@ def execute(
         observer=observer.attach(_geometry(program, launch, resident, options))
         if observer
         else None,
+        tmem_check=options.tensor_memory_check,
+        isa_order=options.isa_order,
     )
     if options.cost:
         charged = cost.charges(program, options.cost)

@@ -41,6 +41,7 @@ class _Race(ctypes.Structure):
         ("handed_pc", ctypes.c_uint32),
         ("learned_pc", ctypes.c_uint32),
         ("known", ctypes.c_uint32),
+        ("after_issue", ctypes.c_uint32),
         ("address", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
     ]
@@ -86,6 +87,7 @@ class Race:
             had done, or None if it had not yet, or is an operation.
         learned: Row by which the later warp last learned of others, or None.
         known: Clock up to which the later side knew the earlier one.
+        after_issue: The earlier side knew that the later one, an operation, was issued.
     """
 
     space: str
@@ -97,6 +99,7 @@ class Race:
     handed_over: int | None
     learned: int | None
     known: int
+    after_issue: bool
 
 
 @functools.cache
@@ -236,6 +239,7 @@ class Watcher:
             handed_over=None if race.handed_pc == _NONE else race.handed_pc,
             learned=None if race.learned_pc == _NONE else race.learned_pc,
             known=race.known,
+            after_issue=bool(race.after_issue),
         )
 
     def _side(self, race: _Race, which: int) -> Side:

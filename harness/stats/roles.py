@@ -81,14 +81,3 @@ def _name(count: Mapping[str, int], loaded: int, *, loaders: bool) -> str:
     if any(count.get(kind) for kind in _STORES):
         return "epilogue"
     return "scheduler" if count.get(classes.LAUNCH_CONTROL) else "idle"
-
-
-def spell_warps(warps: Sequence[int]) -> str:
-    """Spell warp numbers as ranges: `0-3, 8`."""
-    parts: list[list[int]] = []
-    for warp in warps:
-        if parts and warp == parts[-1][-1] + 1:
-            parts[-1][1:] = [warp]
-        else:
-            parts.append([warp])
-    return ", ".join("-".join(map(str, part)) for part in parts)

@@ -139,6 +139,7 @@ def run(
     options: Options | None = None,
     target: str = "sm_100a",
     tail: str | None = None,
+    everyone: bool = False,
 ) -> CoreRun:
     """Execute `body` in one thread of CTA `issuer` between filling and dumping.
 
@@ -153,6 +154,7 @@ def run(
         options: Schedule and budgets.
         target: The `.target`.
         tail: Statements after the body instead of waiting for the barrier.
+        everyone: All threads execute the body, not one.
     """
     images = np.zeros((group, SMEM), np.uint8) if smem is None else smem
     inside = np.zeros((group, COLUMNS, LANES), np.uint32) if cells is None else cells
@@ -164,9 +166,11 @@ def run(
         "stores": "\n".join(f"st.global.b32 {at}, {c};" for c, at in each),
     }
     words |= {"group": group, "arrivals": arrivals, "smem": SMEM, "filled": filled}
+    chosen = f"setp.eq.u32 %q, %rank, {issuer};\nand.pred %q, %q, %one;\n"
+    chosen += "@!%q bra TC_OVER;"
     parts = [
         _HEAD.format(**words),
-        f"setp.eq.u32 %q, %rank, {issuer};\nand.pred %q, %q, %one;\n@!%q bra TC_OVER;",
+        "" if everyone else chosen,
         "{\n" + body + "\n}",
         "TC_OVER:\nbar.sync 0;",
         _TAIL.format(**words) if tail is None else tail,

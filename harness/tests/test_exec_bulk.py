@@ -320,7 +320,7 @@ def test_reductions_into_another_cta():
 
 
 @pytest.mark.parametrize(
-    ("destination", "info"), [("[%s]", 6), ("[%far]", 5)], ids=["own", "absent"]
+    ("destination", "info"), [("[%s]", 7), ("[%far]", 1)], ids=["own", "absent"]
 )
 def test_the_destination_must_be_another_cta_of_the_cluster(destination, info):
     op = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
@@ -330,7 +330,7 @@ def test_the_destination_must_be_another_cta_of_the_cluster(destination, info):
         buffers=[np.zeros(16, np.uint8)],
         threads=1,
     ).run()
-    assert [(f.kind, f.info) for f in ran.result.faults] == [("bulk", info)]
+    assert [(f.kind, f.info) for f in ran.result.faults] == [("cluster", info)]
 
 
 @settings(max_examples=60, deadline=None)

@@ -259,11 +259,18 @@ KEPT = "selp.b32 %r7, %n, 7, {};\n"
         (CANCELED + FIRST + "not.pred %q1, %q0;\n" + KEPT.format("%q1"), True),
         (CANCELED + FIRST + KEPT.format("%q0") + "add.u32 %r6, %n, 1;\n", True),
         # the predicate may speak of another response
+        (".reg .b128 %h1;\nmov.b64 %w3, %w1;\nmov.b128 %h1, {%w3, %w2};\n"
+         + CANCELED.replace("%h", "%h1") + FIRST + KEPT.format("%q0"), True),
         (CANCELED + "mov.b128 %h, {%w2, %w1};\nmov.b128 %h, {%w1, %w2};\n" + FIRST
          + KEPT.format("%q0"), True),
         (CANCELED + "mov.b64 %w1, %w1;\n" + FIRST + KEPT.format("%q0"), True),
         (CANCELED + "bra ON;\nON:\n" + FIRST + KEPT.format("%q0"), True),
-        (CANCELED + "setp.eq.u32 %q0, %t, 5;\n" + FIRST + KEPT.format("%q0"), True),
+        (CANCELED + FIRST + "setp.eq.u32 %q0, %t, 5;\n" + KEPT.format("%q0"), True),
+        # the id may be that of an earlier response
+        (CANCELED + "ON:\n" + FIRST + KEPT.format("%q0") + "setp.ne.u32 %q1, 1, 1;\n"
+         "@%q1 bra ON;\n", True),
+        ("setp.ne.u32 %q1, 1, 1;\n" + CANCELED + "@%q1 bra ON;\n" + FIRST + "ON:\n"
+         + KEPT.format("%q0"), True),
     ],
 )  # fmt: skip
 def test_the_id_of_a_failed_response_must_not_be_used(statements, used):

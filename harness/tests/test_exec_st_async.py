@@ -70,10 +70,10 @@ def test_misuse() -> None:
     words = "relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes"
     own = f"""mov.u32 %r5, tile; mov.u32 %r6, bar;
     red.async.{words}.add.u32 [%r5], 1, [%r6];"""
-    Case(own, declare=DECLARE, grid=2, cluster=2).faulty("illegal")
+    Case(own, declare=DECLARE, grid=2, cluster=2).faulty("cluster")
     store = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32"
     body = f"mov.u32 %r5, tile; mov.u32 %r6, bar; {store} [%r5], 1, [%r6];"
-    Case(body, declare=DECLARE).faulty("illegal")
+    Case(body, declare=DECLARE).faulty("cluster")
     apart = f"""mov.u32 %r5, tile; mov.u32 %r6, bar; xor.b32 %r6, %r6, 0x01000000;
     {store} [%r5], 1, [%r6]; barrier.cluster.arrive; barrier.cluster.wait;"""
-    Case(apart, declare=DECLARE, grid=2, cluster=2).faulty("illegal")
+    Case(apart, declare=DECLARE, grid=2, cluster=2).faulty("cluster")

@@ -172,6 +172,9 @@ def test_allocations_may_not_grow():
     body = alloc(128, 0) + alloc(64, 1) + alloc(64, 2)
     body += free(128, 0) + free(64, 1) + free(64, 2)
     finished(run(body))
+    body = alloc(128, 0) + alloc(64, 1) + free(128, 0) + alloc(128, 0)
+    body += free(128, 0) + free(64, 1)
+    assert faults_of(run(body)) == {("tmem-alloc", GROWS)}
 
 
 def test_none_after_relinquish_of_any_warp():
@@ -297,6 +300,19 @@ def test_alloc_of_a_pair_wants_columns_free_in_both():
     for seed in SEEDS:
         ran = finished(run(body, warps=2, cluster=2, seed=seed))
         assert set(ran.outputs["got"].reshape(2, 64)[:, 32:].reshape(-1)) == {0}
+
+
+def test_alloc_of_a_pair_waits_for_the_half_that_comes_back_last():
+    # CTA 1 takes its time to give its half back, and notes when it does.
+    giver = "setp.eq.u32 %q, %rank, 0;\n@%q bra GIVE;\n" + "nanosleep.u32 20;\n" * 30
+    giver += "GIVE:\nst.shared.b32 [%slot+64], 1;\n" + free(512, 0, 2)
+    taker = alloc(512, 1, 2) + "ld.shared.b32 %got, [%slot+64];\n" + free(512, 1, 2)
+    body = "st.shared.b32 [%slot+64], 0;\nbar.sync 0;\n"
+    body += only(0, alloc(512, 0, 2), "A") + "bar.sync 0;\n"
+    body += only(0, giver, "B") + only(1, taker, "C")
+    for seed in range(12):
+        ran = finished(run(body, warps=2, cluster=2, seed=seed))
+        assert set(ran.outputs["got"].reshape(2, 64)[:, 32:].reshape(-1)) == {1}
 
 
 def test_a_pair_that_asks_for_different_sizes():

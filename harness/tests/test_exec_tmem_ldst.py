@@ -436,3 +436,45 @@ setp.eq.u32 %odd, %a, 1;
         dump = run(body, cells=cells, options=Options(seed=seed)).dump
         assert (dump[0, 1::2] == 7).all()
         assert np.array_equal(dump[0, ::2], cells[0, ::2])
+
+
+# Reads of what nobody wrote; off unless asked for.
+
+UNWRITTEN = 13
+
+
+def read_of(column, *, lane=0, check=True, seed=0):
+    """Faults of a load after a store to columns 4 to 7 of warp 1's quarter."""
+    body = f""".reg .b32 %d<4>, %slot2, %at; .shared .align 4 .b32 more;
+mov.u32 %slot2, more;
+@%first tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%slot2], 32;
+bar.sync 0;
+ld.shared.b32 %at, [%slot2];
+sub.u32 %at, %at, %base;
+add.u32 %at, %at, %quarter;
+setp.ne.u32 %tq, %warp, 1;
+@%tq bra READ;
+tcgen05.st.sync.aligned.32x32b.x4.b32 [%at + 4], {vector("d", 4)};
+tcgen05.wait::st.sync.aligned;
+READ:
+setp.ne.u32 %tq, %warp, {lane // 32};
+@%tq bra OVER;
+tcgen05.ld.sync.aligned.32x32b.x2.b32 {{%d0, %d1}}, [%at + {column}];
+OVER:
+bar.sync 0;
+ld.shared.b32 %at, [%slot2];
+@%first tcgen05.dealloc.cta_group::1.sync.aligned.b32 %at, 32;"""
+    options = Options(seed=seed, tensor_memory_check=check)
+    return {
+        (f.kind, f.info) for f in run(body, columns=32, options=options).result.faults
+    }
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_read_of_cells_that_nothing_wrote(seed):
+    for column in (4, 5, 6):
+        assert read_of(column, lane=32, seed=seed) == set()
+    for column in (0, 3, 7, 8, 30):
+        assert read_of(column, lane=32, seed=seed) == {("tmem", UNWRITTEN)}
+    assert read_of(4, lane=0, seed=seed) == {("tmem", UNWRITTEN)}
+    assert read_of(0, lane=32, check=False, seed=seed) == set()

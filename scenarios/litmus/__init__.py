@@ -5,16 +5,10 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.litmus import (
-    bulk_copy,
-    mbarrier,
-    named_barrier,
-    proxy_fence,
-    warp_sync,
-)
+from sidestream.scenarios.litmus import named_barrier
 from sidestream.scenarios.litmus.twin import Twin
 
-_FILES = (named_barrier, warp_sync, mbarrier, proxy_fence, bulk_copy)
+_FILES = (named_barrier,)
 
 TWINS: dict[str, Twin] = {
     f"{module.__name__.rsplit('.', 1)[-1]}.{twin.name}": twin

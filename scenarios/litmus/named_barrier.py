@@ -1,4 +1,4 @@
-"""Named barriers of a CTA: bar.sync, barrier.sync, bar.arrive, bar.red."""
+"""Named barriers of a CTA: bar.sync, bar.arrive, bar.red, barrier.sync."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from sidestream.scenarios.litmus.twin import Twin, fault, smem
 _TITLE = "Parallel Synchronization and Communication Instructions: bar, barrier"
 _STORE, _LOAD = "st.shared.b32 [%xl], 1;\n", "ld.shared.b32 %r1, [%xl];\n"
 _PAIR = smem("st.shared.b32", "ld.shared.b32")
+_HALF = "shr.u32 %r2, %lane, 4;\nsetp.ne.u32 %p0, %r2, 0;\n@%p0 bra $UPPER;\n"
 
 TWINS = (
     Twin(
@@ -34,12 +35,98 @@ TWINS = (
         found=smem("st.shared.b32", "st.shared.b32"),
     ),
     Twin(
-        name="producer_arrives_consumer_syncs",
+        name="store_red_load",
         rule="B1",
         title=_TITLE,
-        warps=(_STORE + "bar.arrive <op>, 64;\n", "bar.sync 1, 64;\n" + _LOAD, "bar.arrive 1, 64;\nbar.sync 2, 64;\n",),
-        op="1",
-        broken="2",
+        warps=(_STORE + "<op>", "<op>" + _LOAD),
+        op="bar.red.and.pred %p0, 1, 64, %one;\n",
+        found=_PAIR,
+    ),
+    Twin(
+        name="arrive_hands_over_what_lies_before_it",
+        rule="B1",
+        title=_TITLE,
+        warps=("<op>", "bar.sync 1, 64;\n" + _LOAD),
+        op=_STORE + "bar.arrive 1, 64;\n",
+        broken="bar.arrive 1, 64;\n" + _STORE,
+        found=_PAIR,
+    ),
+    Twin(
+        name="arrive_learns_nothing",
+        rule="B1",
+        title=_TITLE,
+        warps=(_STORE + "bar.sync 1, 64;\n", "<op> 1, 64;\n" + _LOAD),
+        op="bar.sync",
+        broken="bar.arrive",
+        found=_PAIR,
+    ),
+    Twin(
+        name="count_off_by_a_warp",
+        rule="B1",
+        title=_TITLE,
+        warps=(_STORE + "bar.sync 1, <op>;\n", "bar.sync 1, <op>;\n" + _LOAD),
+        op="64",
+        broken="32",
+        found=_PAIR,
+    ),
+    Twin(
+        name="count_of_a_warp_that_never_comes",
+        rule="B1",
+        title=_TITLE,
+        warps=(_STORE + "bar.sync 1, <op>;\n", "bar.sync 1, <op>;\n" + _LOAD, ""),
+        op="64",
+        broken="96",
+        found=fault("deadlock", "progress", "bar.sync"),
+        finishes=False,
+    ),
+    Twin(
+        name="another_barrier",
+        rule="B1",
+        title=_TITLE,
+        warps=(
+            _STORE + "bar.sync 1, 64;\nbar.sync 2, 64;\n",
+            "bar.sync 1, 64;\n<op>bar.sync 2, 64;\n",
+            _LOAD.replace("%xl", "%xl+2048") + "bar.sync 3, 32;\n",
+        ),
+        op=_LOAD,
+        broken="bar.arrive 4, 64;\nst.shared.b32 [%xl+2048], 1;\n",
+        found=_PAIR,
+    ),
+    Twin(
+        name="second_round_needs_a_second_barrier",
+        rule="B1",
+        title=_TITLE,
+        warps=(
+            _STORE + "bar.sync 1, 64;\n<op>" + _STORE,
+            "bar.sync 1, 64;\n" + _LOAD + "<op>",
+        ),
+        op="bar.sync 2, 64;\n",
+        found=smem("ld.shared.b32", "st.shared.b32"),
+    ),
+    Twin(
+        name="third_warp_is_ordered_through_the_second",
+        rule="B1",
+        title=_TITLE,
+        warps=(
+            _STORE + "bar.sync 1, 64;\n",
+            "bar.sync 1, 64;\n<op>",
+            "bar.sync 2, 64;\n" + _LOAD,
+            "bar.arrive 2, 64;\n",
+        )[:3],
+        op="bar.sync 2, 64;\n",
+        broken="bar.arrive 2, 64;\n",
+        found=(),
+    ),
+    Twin(
+        name="half_a_warp_takes_part",
+        rule="B1",
+        title=_TITLE,
+        warps=(
+            _STORE + "barrier.sync 1, 64;\n",
+            _HALF + "barrier.sync 1, 64;\nbra $BOTH;\n$UPPER: <op>$BOTH:\n" + _LOAD,
+        ),
+        op="barrier.sync 1, 64;\n",
+        broken="",
         found=_PAIR,
     ),
 )

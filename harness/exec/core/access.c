@@ -73,7 +73,7 @@ void lane_pointers(Warp *w, const Insn *i, u32 m, u32 space, const u64 *addr, u3
   if (space == SPACE_GENERIC) {
     u64 window = s.lo >> WINDOW_SHIFT;
     if (window == s.hi >> WINDOW_SHIFT && window <= WINDOW_SHARED) {
-      where = window ? SPACE_SHARED : SPACE_GLOBAL;
+      where = window ? SPACE_CLUSTER : SPACE_GLOBAL;
       strip = window << WINDOW_SHIFT;
     }
   }
@@ -84,12 +84,14 @@ void lane_pointers(Warp *w, const Insn *i, u32 m, u32 space, const u64 *addr, u3
       point(p, addr, m, (u64)a->host - a->va, scratch);
       return;
     }
-  } else if (where == SPACE_SHARED && aligned) {
-    /* the CTA's own window; anything else takes the long way */
-    u64 base = ((u64)w->cta->rank << 24) + SMEM_BASE + strip;
+  } else if ((where == SPACE_SHARED || where == SPACE_CLUSTER) && aligned) {
+    /* the window of one CTA; anything else takes the long way */
+    const Cta *c = where == SPACE_SHARED ? w->cta : smem_cta(w->cta, (u32)s.lo);
+    if (!c || !c->live_warps) c = w->cta;
+    u64 base = ((u64)c->rank << 24) + SMEM_BASE + strip;
     if (size <= mach->smem_size && s.lo >= base &&
         s.hi - base <= mach->smem_size - size) {
-      point(p, addr, m, (u64)w->cta->smem - base, scratch);
+      point(p, addr, m, (u64)c->smem - base, scratch);
       return;
     }
   } else if (where == SPACE_LOCAL && aligned && size <= mach->local_bytes &&

@@ -2,30 +2,36 @@
  * "cp.reduce.async.bulk", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group").
  *
  * ext = destination, source, size, mbarrier, mask (CTAs, or bytes of 16);
- * x = reduction, its type, offset of the mbarrier, offset of the destination;
+ * x = reduction (loads: 1 if only the CTA's own memory will do), its type, offset of
+ * the mbarrier, offset of the destination;
  * imm = offset of the source.
  */
 #include <stdlib.h>
 
 #include "bulk_group.h"
 #include "bulk_reduce.h"
+#include "cluster.h"
 #include "cost.h"
 #include "mbarrier.h"
 #include "observer.h"
 
 enum { EXT_DST = 0, EXT_SRC, EXT_SIZE, EXT_MBAR, EXT_MASK };
-enum { X_RED = 0, X_TYPE, X_MBAR_OFFSET, X_DST_OFFSET };
+enum { X_RED = 0, X_OWN = X_RED, X_TYPE, X_MBAR_OFFSET, X_DST_OFFSET };
 enum { A_DST = 0, A_SRC, A_SIZE, A_MBAR, A_MASK, A_END };
 /* What is wrong with a copy; the info of FAULT_BULK. */
-enum { BULK_SIZE = 1, BULK_DST_ALIGN, BULK_SRC_ALIGN, BULK_MBAR_ALIGN, BULK_NO_CTA, BULK_OWN_CTA };
+enum { BULK_SIZE = 1, BULK_DST_ALIGN, BULK_SRC_ALIGN, BULK_MBAR_ALIGN };
 
 static u8 *shared(Machine *m, const Async *op, u32 addr, u64 size, u32 access) {
   u8 *p = smem_ptr(op->cta, addr, size);
-  if (p) OBSERVE(m, engine, op, SPACE_SHARED, addr, size, access);
-  else
-    fault_at(m, op->insn, op->cta, op->warp->id, op->lane, FAULT_SMEM_OOB, addr, size,
-             m->smem_size);
-  return p;
+  int gone = smem_gone(op->cta, addr);
+  if (p && !gone) {
+    OBSERVE(m, engine, op, SPACE_SHARED, addr, size, access);
+    return p;
+  }
+  fault_at(m, op->insn, op->cta, op->warp->id, op->lane,
+           gone ? FAULT_CLUSTER : FAULT_SMEM_OOB, addr, size,
+           gone ? CLUSTER_EXITED : m->smem_size);
+  return NULL;
 }
 
 static u8 *global(Machine *m, const Async *op, u64 va, u64 size, u32 access) {
@@ -35,10 +41,10 @@ static u8 *global(Machine *m, const Async *op, u64 va, u64 size, u32 access) {
 }
 
 /* Write `from`, or zeros for a source that could not be read, and count the bytes. */
-static void deliver(Machine *m, const Async *op, u32 dst, u32 mbar, const u8 *from) {
+static void deliver(Machine *m, const Async *op, u32 dst, u32 mbar, const u8 *from,
+                    u32 red) {
   u64 size = op->arg[A_SIZE];
-  u8 *to = shared(m, op, dst, size, op->insn->x[X_RED] ? ACCESS_ATOMIC : ACCESS_WRITE);
-  u32 red = (u32)op->insn->x[X_RED];
+  u8 *to = shared(m, op, dst, size, red ? ACCESS_ATOMIC : ACCESS_WRITE);
   if (to && red && from) reduce_elements(red, (u32)op->insn->x[X_TYPE], to, from, size);
   else if (to && from) memmove(to, from, size);
   else if (to && !red) memset(to, 0, size);
@@ -52,17 +58,18 @@ static void load_land(Machine *m, Async *op) {
   const u8 *from = global(m, op, op->arg[A_SRC], size, ACCESS_READ);
   u32 dst = (u32)op->arg[A_DST], mbar = (u32)op->arg[A_MBAR];
   if (m->ext[op->insn->ext + EXT_MASK] == NOREF) {
-    deliver(m, op, dst, mbar, from);
+    deliver(m, op, dst, mbar, from, 0);
     return;
   }
   for (u32 rank = 0; rank < 16; rank++)
     if (op->arg[A_MASK] >> rank & 1u)
-      deliver(m, op, rank << 24 | (dst & 0xffffffu), rank << 24 | (mbar & 0xffffffu), from);
+      deliver(m, op, rank << 24 | (dst & 0xffffffu), rank << 24 | (mbar & 0xffffffu), from, 0);
 }
 
 static void cluster_land(Machine *m, Async *op) {
   const u8 *from = shared(m, op, (u32)op->arg[A_SRC], op->arg[A_SIZE], ACCESS_READ);
-  deliver(m, op, (u32)op->arg[A_DST], (u32)op->arg[A_MBAR], from);
+  deliver(m, op, (u32)op->arg[A_DST], (u32)op->arg[A_MBAR], from,
+          (u32)op->insn->x[X_RED]);
 }
 
 static void write_land(Machine *m, Async *op) {
@@ -106,14 +113,23 @@ static void read_land(Machine *m, Async *op) {
 }
 
 /* Size and alignment rules; 0 or what is broken. */
-static u32 wrong(const Warp *w, const u64 *a, u32 element, int has_mbar, int remote) {
+static u32 wrong(const u64 *a, u32 element, int has_mbar) {
   if (a[A_SIZE] & 15 || (element && a[A_SIZE] % element)) return BULK_SIZE;
   if (a[A_DST] & 15) return BULK_DST_ALIGN;
   if (a[A_SRC] & 15) return BULK_SRC_ALIGN;
-  if (has_mbar && a[A_MBAR] & 7) return BULK_MBAR_ALIGN;
-  if (!remote) return 0;
-  if (!smem_cta(w->cta, (u32)a[A_DST])) return BULK_NO_CTA;
-  return smem_cta(w->cta, (u32)a[A_DST]) == w->cta ? BULK_OWN_CTA : 0;
+  return has_mbar && a[A_MBAR] & 7 ? BULK_MBAR_ALIGN : 0;
+}
+
+/* Whose shared memory a copy names: enum ClusterError. `masked`: to several CTAs. */
+static u32 wrong_cta(const Warp *w, const Insn *i, const u64 *a, LandFn land, int masked) {
+  const Cta *to = smem_cta(w->cta, (u32)a[A_DST]), *from = smem_cta(w->cta, (u32)a[A_SRC]);
+  const Cta *bar = smem_cta(w->cta, (u32)a[A_MBAR]);
+  if (land != load_land && from != w->cta) return from ? CLUSTER_FOREIGN : CLUSTER_NO_CTA;
+  if (land == read_land) return CLUSTER_OK;
+  if (!to || !bar) return CLUSTER_NO_CTA;
+  if (land == cluster_land) return to == w->cta ? CLUSTER_OWN : CLUSTER_OK;
+  if (masked && a[A_MASK] >> w->m->cluster_size) return CLUSTER_NO_CTA;
+  return i->x[X_OWN] && to != w->cta ? CLUSTER_FOREIGN : CLUSTER_OK;
 }
 
 /* Lanes are threads of their own here: each issues its copy. */
@@ -121,7 +137,7 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land, int wide_
                  int wide_src) {
   const s32 *ref = w->m->ext + i->ext;
   int has_mbar = ref[EXT_MBAR] != NOREF, has_mask = ref[EXT_MASK] != NOREF;
-  u32 red = (u32)i->x[X_RED];
+  u32 red = land == load_land ? 0 : (u32)i->x[X_RED];
   u32 element = red ? reduce_bytes(red, (u32)i->x[X_TYPE]) : 0;
   for (u32 l = 0; l < LANES; l++) {
     if (!lane_on(m, (int)l)) continue;
@@ -133,9 +149,11 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land, int wide_
     a[A_SIZE] = R32(ref[EXT_SIZE])[l];
     a[A_MBAR] = has_mbar ? R32(ref[EXT_MBAR])[l] + (u32)i->x[X_MBAR_OFFSET] : 0;
     a[A_MASK] = has_mask ? R32(ref[EXT_MASK])[l] & 0xffffu : 0xffff;
-    u32 error = wrong(w, a, element, has_mbar, land == cluster_land);
-    if (error) {
-      fault(w, i, l, FAULT_BULK, a[A_DST], a[A_SIZE], error);
+    u32 error = wrong(a, element, has_mbar);
+    u32 peer = error ? 0 : wrong_cta(w, i, a, land, has_mask);
+    if (error || peer) {
+      fault(w, i, l, error ? FAULT_BULK : FAULT_CLUSTER, a[A_DST], a[A_SIZE],
+            error ? error : peer);
       continue;
     }
     Async *op = async_new(w, i, kind, land);

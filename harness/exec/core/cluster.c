@@ -4,76 +4,86 @@
  * Data Movement and Conversion Instructions: mapa, getctarank.
  */
 #include "observer.h"
+#include "cluster_barrier.h"
 #include "cost.h"
+#include "named_barrier.h"
 
 /* Misuse of barrier.cluster; the info of FAULT_NAMED_BARRIER, beside the codes of
  * named_barrier.h. */
 enum { CLUSTER_ARRIVED_TWICE = 16, CLUSTER_NOT_ARRIVED };
 
-/* barrier.cluster: x[0] = aligned. All threads of the cluster that have not exited. */
-static int cluster_complete(const Machine *m, u32 first, u64 generation) {
-  for (u32 s = first; s < first + m->cluster_size; s++)
-    for (u32 k = 0; k < m->warps_per_cta; k++) {
-      const Warp *v = &m->warps[s * m->warps_per_cta + k];
-      for (u32 l = 0; l < LANES; l++)
-        if (lane_on(v->live, (int)l) && v->cluster_lane[l] != generation + 1) return 0;
-    }
+static void step(Warp *w, u32 op, u32 n) {
+  Cta *lead = &w->m->ctas[w->cta->first_slot];
+  ClusterBarrierResult r = cluster_barrier_step(lead->cluster_bar, op, n);
+  if (r.completed) {
+    OBSERVE(w->m, cluster_complete, lead);
+    if (w->m->cost)
+      cost_barrier_release(w->m, lead, COST_CLUSTER_BARRIER, lead->cluster_bar.phase);
+    w->m->progress++;
+  }
+  lead->cluster_bar = r.state;
+}
+
+void cluster_exit(Warp *w, u32 lanes) {
+  u64 now = 1 + w->m->ctas[w->cta->first_slot].cluster_bar.phase;
+  u32 arrived = 0;
+  for (u32 l = 0; l < LANES; l++)
+    arrived += lane_on(lanes, (int)l) && w->cluster_lane[l] == now;
+  if (arrived) step(w, CLUSTER_EXIT_ARRIVED, arrived);
+  u32 others = (u32)__builtin_popcount(lanes) - arrived;
+  if (others) step(w, CLUSTER_EXIT, others);
+}
+
+/* The aligned forms (x[0]) need the whole warp: 0 while lanes are elsewhere. */
+static int together(Warp *w, const Insn *i, u32 m) {
+  if (!i->x[0]) return 1;
+  if (lanes_missing(w, FULL)) {
+    block_on(w, BLOCK_WARP_SYNC, FULL, w->mask);
+    return 0;
+  }
+  if (m != w->live) /* a guard lets only a part of them execute it */
+    fault(w, i, (u32)__builtin_ctz(m), FAULT_NAMED_BARRIER, 0, m, BARRIER_NOT_CONVERGED);
   return 1;
 }
 
-static void cluster_settle(Machine *m, u32 first) {
-  Cta *lead = &m->ctas[first];
-  if (lead->cluster_arrived && cluster_complete(m, first, lead->cluster_gen)) {
-    lead->cluster_arrived = 0;
-    OBSERVE(m, cluster_complete, lead);
-    if (m->cost) cost_barrier_release(m, lead, COST_CLUSTER_BARRIER, lead->cluster_gen);
-    lead->cluster_gen++;
-    m->progress++;
-  }
-}
-
 static int cluster_arrive(Warp *w, const Insn *i, u32 m) {
-  if (i->x[0] && lanes_missing(w, FULL)) {
-    block_on(w, BLOCK_WARP_SYNC, FULL, w->mask);
-    return STEP_BLOCK;
-  }
+  if (!together(w, i, m)) return STEP_BLOCK;
   Cta *lead = &w->m->ctas[w->cta->first_slot];
+  u32 n = 0;
   for (u32 l = 0; l < LANES; l++) {
     if (!lane_on(m, (int)l)) continue;
-    if (w->cluster_lane[l]) /* a second arrive without the wait between */
+    if (w->cluster_lane[l]) { /* a second arrive without the wait between */
       fault(w, i, l, FAULT_NAMED_BARRIER, 0, 0, CLUSTER_ARRIVED_TWICE);
-    else lead->cluster_arrived++;
-    w->cluster_lane[l] = 1 + lead->cluster_gen;
+      continue;
+    }
+    w->cluster_lane[l] = 1 + lead->cluster_bar.phase;
+    n++;
   }
   OBSERVE(w->m, cluster_arrive, w, i, m);
   if (w->m->cost) cost_barrier_arrive(w->m, lead, COST_CLUSTER_BARRIER, w);
   w->m->progress++;
-  cluster_settle(w->m, w->cta->first_slot);
+  if (n) step(w, CLUSTER_ARRIVE, n);
   return STEP_NEXT;
 }
 
 static int cluster_wait(Warp *w, const Insn *i, u32 m) {
-  if (i->x[0] && lanes_missing(w, FULL)) {
-    block_on(w, BLOCK_WARP_SYNC, FULL, w->mask);
-    return STEP_BLOCK;
-  }
-  cluster_settle(w->m, w->cta->first_slot);
+  if (!together(w, i, m)) return STEP_BLOCK;
   const Cta *lead = &w->m->ctas[w->cta->first_slot];
-  for (u32 l = 0; l < LANES; l++) {
-    if (!lane_on(m, (int)l)) continue;
-    if (!w->cluster_lane[l]) {
-      fault(w, i, l, FAULT_NAMED_BARRIER, 0, 0, CLUSTER_NOT_ARRIVED);
-    } else if (lead->cluster_gen < w->cluster_lane[l]) {
-      block_on(w, BLOCK_CLUSTER, 0, lead->cluster_arrived);
+  for (u32 l = 0; l < LANES; l++)
+    if (lane_on(m, (int)l) && lead->cluster_bar.phase < w->cluster_lane[l]) {
+      block_on(w, BLOCK_CLUSTER, 0, lead->cluster_bar.arrived);
       return STEP_BLOCK;
     }
-  }
   OBSERVE(w->m, cluster_wait, w, i, m);
   u64 waited = w->cluster_lane[__builtin_ctz(m)];
   if (w->m->cost && waited)
     cost_barrier_pass(w->m, lead, COST_CLUSTER_BARRIER, waited - 1, w);
-  for (u32 l = 0; l < LANES; l++)
-    if (lane_on(m, (int)l)) w->cluster_lane[l] = 0;
+  for (u32 l = 0; l < LANES; l++) {
+    if (!lane_on(m, (int)l)) continue;
+    if (!w->cluster_lane[l])
+      fault(w, i, l, FAULT_NAMED_BARRIER, 0, 0, CLUSTER_NOT_ARRIVED);
+    w->cluster_lane[l] = 0;
+  }
   return STEP_NEXT;
 }
 
@@ -107,6 +117,16 @@ static int getctarank(Warp *w, const Insn *i, u32 m) {
     d[l] = (u32)a[l] >> 24;
   }
   return STEP_NEXT;
+}
+
+/* For the property tests: steps live, arrived, phase in place; 1 if a phase ended. */
+u32 ss_cluster_barrier_step(u64 *state, u32 op, u32 n) {
+  ClusterBarrier s = {(u32)state[0], (u32)state[1], state[2]};
+  ClusterBarrierResult r = cluster_barrier_step(s, op, n);
+  state[0] = r.state.live;
+  state[1] = r.state.arrived;
+  state[2] = r.state.phase;
+  return r.completed;
 }
 
 const OpEntry ops_cluster[] = {

@@ -13,7 +13,9 @@ enum ClusterError {
   CLUSTER_APART,    /* mbarrier and destination lie in different CTAs */
   CLUSTER_NOT_PAIR, /* .cta_group::2: they lie in CTAs that are no pair */
   CLUSTER_NO_PEER,  /* .cta_group::2: the CTA has no peer in the cluster */
-  CLUSTER_EXITED    /* that CTA has exited: its shared memory is gone */
+  CLUSTER_EXITED,   /* that CTA has exited: its shared memory is gone */
+  CLUSTER_OWN,      /* the CTA's own memory where another CTA's is needed */
+  CLUSTER_ALONE     /* a cluster of one CTA where more are needed */
 };
 
 /* The rank that .cta_group::2 signals for a copy to the CTA of rank `to`: of its pair

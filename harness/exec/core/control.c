@@ -32,6 +32,7 @@ static int brx(Warp *w, const Insn *i, u32 m) {
 static int exit_(Warp *w, const Insn *i, u32 m) {
   (void)i;
   OBSERVE(w->m, exit, w, m);
+  cluster_exit(w, m);
   paths_exit(w, m);
   w->m->progress++;
   return STEP_JUMP;

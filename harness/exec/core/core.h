@@ -143,6 +143,12 @@ typedef struct Barrier { /* named barrier of a CTA */
   u32 trues, falses; /* predicates of barrier.red so far */
 } Barrier;
 
+typedef struct ClusterBarrier { /* barrier.cluster; in the cluster's rank 0 */
+  u32 live;    /* threads of the cluster that have not exited */
+  u32 arrived; /* of them, in this phase */
+  u64 phase;
+} ClusterBarrier;
+
 struct Cta {
   Machine *m;
   u32 slot;       /* index in machine->ctas */
@@ -158,7 +164,7 @@ struct Cta {
   Barrier bar[16];
   u32 pending_async; /* operations in flight that read or write this CTA's smem */
   u32 regs_pool;  /* registers released by setmaxnreg.dec, in registers x warps */
-  u64 cluster_gen, cluster_arrived;
+  ClusterBarrier cluster_bar;
   u32 clc_closed, clc_failed; /* clc.h; closed counts in the cluster's rank 0 */
 };
 
@@ -192,7 +198,7 @@ struct Warp {
   u64 executed;
   /* per lane group counters of cp.async and cp.async.bulk (see async.c) */
   u32 cpa_committed[LANES], bulk_committed[LANES];
-  u64 cluster_lane[LANES]; /* 1 + generation of barrier.cluster arrived at, not waited */
+  u64 cluster_lane[LANES]; /* 1 + phase of barrier.cluster arrived at, not waited */
   u32 tmem_loads, tmem_stores; /* tcgen05.ld and .st in flight */
   u64 tc_fence; /* tcgen05 operations numbered below it land before later ones */
   u64 tc_own;   /* the same for those that this warp issued itself */
@@ -370,13 +376,20 @@ Cta *smem_cta(const Cta *c, u32 addr);
 /* Plain bounds-checked pointer for asynchronous operations; NULL if out of range. */
 u8 *smem_ptr(Cta *c, u32 addr, u64 size);
 
+/* Whether the shared memory at `addr`, another CTA's than `c`, is gone: that CTA has
+ * exited. */
+int smem_gone(const Cta *c, u32 addr);
+
 /* --- generic addresses -------------------------------------------------------- */
 /* The top byte tells the window; global memory is the plain address. */
 #define WINDOW_SHIFT 60
 #define WINDOW_SHARED 1ull
 #define WINDOW_LOCAL 2ull
 #define WINDOW_PARAM 3ull
-enum Space { SPACE_GENERIC = 0, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_PARAM };
+enum Space {
+  SPACE_GENERIC = 0, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_PARAM,
+  SPACE_CLUSTER /* .shared::cluster; SPACE_SHARED is the CTA's own */
+};
 /* Resolve one lane's address in `space` to a host pointer (faults recorded). */
 u8 *resolve(Warp *w, const Insn *i, u32 lane, u32 space, u64 addr, u32 size, u32 align,
             u32 access);
@@ -393,6 +406,10 @@ void async_land_one(Machine *m, u32 index);
 /* Index of the first operation at or after `from` (cyclic) that may land now. */
 u32 async_ready(const Machine *m, u32 from);
 void async_land_cta(Machine *m, Cta *c);
+
+/* --- cluster.c ---------------------------------------------------------------- */
+/* Lanes of a warp exit, for the barrier of its cluster. */
+void cluster_exit(Warp *w, u32 lanes);
 
 /* --- paths.c ------------------------------------------------------------------ */
 void paths_init(Warp *w, u32 pc, u32 mask);

@@ -26,6 +26,7 @@ typedef struct Config {
   u32 grid[3], block[3], cluster[3];
   u32 n_sms, ctas_per_sm, quantum, smem_fill, reg_fill, arch, regs_per_thread;
   u32 tensor_memory; /* 1: the kernel has tcgen05 instructions */
+  u32 tmem_check, isa_order; /* as in Machine */
   const Observer *observer;
   CostTable cost;
 } Config;
@@ -162,6 +163,8 @@ Machine *ss_create(const Config *c) {
   m->smem_fill = c->smem_fill;
   m->reg_fill = c->reg_fill;
   m->arch = c->arch;
+  m->tmem_check = c->tmem_check;
+  m->isa_order = c->isa_order;
   m->n_sms = c->n_sms;
   m->regs_per_thread = c->regs_per_thread;
   m->observer = c->observer;
@@ -237,12 +240,13 @@ static void start_cta(Machine *m, u32 slot, u32 cluster) {
   memset(c->bar, 0, sizeof c->bar);
   c->pending_async = 0;
   c->regs_pool = 0;
-  c->cluster_gen = c->cluster_arrived = 0;
   c->clc_closed = c->clc_failed = 0;
   fill32(c->smem, round_up(m->smem_size, 4), m->smem_fill);
   memset(c->mbar_live, 0, m->smem_size / 8 + 1);
   if (c->tmem) tmem_start(c);
   u64 threads = (u64)m->block[0] * m->block[1] * m->block[2];
+  ClusterBarrier *bar = &m->ctas[c->first_slot].cluster_bar;
+  if (!c->rank) *bar = (ClusterBarrier){(u32)threads * m->cluster_size, 0, 0};
   c->live_warps = m->warps_per_cta;
   m->live_warps += m->warps_per_cta;
   for (u32 k = 0; k < m->warps_per_cta; k++) {

@@ -3,6 +3,7 @@
 
 #include "access.h"
 #include "observer.h"
+#include "cluster.h"
 #include "cost.h"
 
 enum { AT_EXPECTED = 20, AT_TX = 40, AT_PHASE = 61, AT_TAG = 62, TX_BITS = 21 };
@@ -118,6 +119,10 @@ static MbarResult apply(Machine *m, Object o, u32 op, u32 flags, u32 count, u32 
 static void from_outside(Machine *m, const Insn *i, Cta *c, u32 addr, u32 op, u32 count,
                          u32 tx) {
   Object o = object_at(c, addr);
+  if (smem_gone(c, addr)) {
+    fault_at(m, i, c, 0, 0, FAULT_CLUSTER, addr, 8, CLUSTER_EXITED);
+    return;
+  }
   if (!o.at) {
     fault_at(m, i, c, 0, 0, addr & 7 ? FAULT_SMEM_MISALIGNED : FAULT_SMEM_OOB, addr, 8,
              m->smem_size);
@@ -157,6 +162,9 @@ static Object object_of(Warp *w, const Insn *i, u32 l, u64 addr, u32 *at) {
           w->m->smem_size);
   } else if (i->x[3] && smem_cta(w->cta, a) != w->cta) {
     fault(w, i, l, FAULT_MBARRIER, a, 8, MBAR_REMOTE);
+    o.at = NULL;
+  } else if (smem_gone(w->cta, a)) {
+    fault(w, i, l, FAULT_CLUSTER, a, 8, CLUSTER_EXITED);
     o.at = NULL;
   }
   return o;

@@ -1,5 +1,5 @@
 /* Shared memory and the generic address windows. */
-#include "core.h"
+#include "cluster.h"
 
 Cta *smem_cta(const Cta *c, u32 addr) {
   u32 rank = addr >> 24;
@@ -16,6 +16,11 @@ u8 *smem_ptr(Cta *c, u32 addr, u64 size) {
   return target->smem + off;
 }
 
+int smem_gone(const Cta *c, u32 addr) {
+  const Cta *target = smem_cta(c, addr);
+  return target && target != c && !target->live_warps;
+}
+
 u8 *smem(Warp *w, const Insn *i, u32 lane, u32 addr, u32 size, u32 align) {
   if (align && (addr & (align - 1))) {
     fault(w, i, lane, FAULT_SMEM_MISALIGNED, addr, size, 0);
@@ -23,7 +28,9 @@ u8 *smem(Warp *w, const Insn *i, u32 lane, u32 addr, u32 size, u32 align) {
   }
   u8 *p = smem_ptr(w->cta, addr, size);
   if (!p) fault(w, i, lane, FAULT_SMEM_OOB, addr, size, w->m->smem_size);
-  return p;
+  if (!smem_gone(w->cta, addr)) return p;
+  fault(w, i, lane, FAULT_CLUSTER, addr, size, CLUSTER_EXITED);
+  return NULL;
 }
 
 u8 *resolve(Warp *w, const Insn *i, u32 lane, u32 space, u64 addr, u32 size, u32 align,
@@ -31,7 +38,7 @@ u8 *resolve(Warp *w, const Insn *i, u32 lane, u32 space, u64 addr, u32 size, u32
   Machine *m = w->m;
   if (space == SPACE_GENERIC) {
     switch (addr >> WINDOW_SHIFT) {
-      case WINDOW_SHARED: space = SPACE_SHARED; break;
+      case WINDOW_SHARED: space = SPACE_CLUSTER; break;
       case WINDOW_LOCAL: space = SPACE_LOCAL; break;
       case WINDOW_PARAM: space = SPACE_PARAM; break;
       default: space = SPACE_GLOBAL;
@@ -42,8 +49,14 @@ u8 *resolve(Warp *w, const Insn *i, u32 lane, u32 space, u64 addr, u32 size, u32
     case SPACE_GLOBAL:
       return gmem(w, i, lane, addr, size, align, access);
     case SPACE_SHARED:
+    case SPACE_CLUSTER:
       if (addr >> 32) {
         fault(w, i, lane, FAULT_SMEM_OOB, addr, size, m->smem_size);
+        return NULL;
+      }
+      if (space == SPACE_SHARED && smem_cta(w->cta, (u32)addr) &&
+          smem_cta(w->cta, (u32)addr) != w->cta) {
+        fault(w, i, lane, FAULT_CLUSTER, addr, size, CLUSTER_FOREIGN);
         return NULL;
       }
       return smem(w, i, lane, (u32)addr, size, align);

@@ -7,16 +7,22 @@
  */
 #include "access.h"
 #include "atomic.h"
+#include "cluster.h"
 #include "mbarrier.h"
 #include "observer.h"
 
 enum { A_AT = 0, A_MBAR, A_SIZE, A_HOW, A_DATA };
-enum { NOT_A_CLUSTER = 1, APART, OWN_CTA };
 
 static void land(Machine *m, Async *op) {
   u32 size = (u32)op->arg[A_SIZE], how = (u32)op->arg[A_HOW];
-  u8 *at = smem_ptr(op->cta, (u32)op->arg[A_AT], size); /* checked when issued */
-  OBSERVE(m, engine, op, SPACE_SHARED, op->arg[A_AT], size, how ? ACCESS_ATOMIC : ACCESS_WRITE);
+  u32 addr = (u32)op->arg[A_AT];
+  u8 *at = smem_ptr(op->cta, addr, size); /* checked when issued */
+  if (smem_gone(op->cta, addr)) {
+    fault_at(m, op->insn, op->cta, op->warp->id, op->lane, FAULT_CLUSTER, addr, size,
+             CLUSTER_EXITED);
+    return;
+  }
+  OBSERVE(m, engine, op, SPACE_SHARED, addr, size, how ? ACCESS_ATOMIC : ACCESS_WRITE);
   if (at && !how) {
     memcpy(at, &op->arg[A_DATA], size);
   } else if (at) {
@@ -55,12 +61,13 @@ static int st_async(Warp *w, const Insn *i, u32 m) {
     u32 mbar = shared_address(w, i, l, space, bar[l], 8);
     if (!at || !mbar || !smem(w, i, l, at, size, size) || !smem(w, i, l, mbar, 8, 8))
       continue;
-    u32 error = w->m->cluster_size < 2                              ? NOT_A_CLUSTER
-                : smem_cta(w->cta, at) != smem_cta(w->cta, mbar)    ? APART
-                : i->x[3] && smem_cta(w->cta, at) == w->cta         ? OWN_CTA
-                                                                    : 0;
+    int own = smem_cta(w->cta, at) == w->cta;
+    u32 error = w->m->cluster_size < 2                           ? CLUSTER_ALONE
+                : smem_cta(w->cta, at) != smem_cta(w->cta, mbar) ? CLUSTER_APART
+                : i->x[3] && own                                 ? CLUSTER_OWN
+                                                                 : CLUSTER_OK;
     if (error) {
-      fault(w, i, l, FAULT_ILLEGAL, at, mbar, error);
+      fault(w, i, l, FAULT_CLUSTER, at, mbar, error);
       continue;
     }
     Async *op = async_new(w, i, ASYNC_OTHER, land);

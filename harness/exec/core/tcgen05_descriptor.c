@@ -64,7 +64,10 @@ u32 tcgen05_idesc(const MmaForm *f, u32 bits, Idesc *out) {
   u32 mx = f->kind >= KIND_MXF8F6F4, fp4 = f->kind >= KIND_MXF4;
   if (field(bits, 2, 1)) return TC_IDESC_SPARSITY;
   u32 reserved = mx ? field(bits, 0, 2) | field(bits, 3, 1) | field(bits, 24, 3)
-                    : field(bits, 23, 1) | field(bits, 29, 1);
+                    : field(bits, 23, 1);
+  /* Later architectures double K of 8-bit types by bit 29. cuDNN's d256 forward sets it
+   * for 16-bit types, on sm_100 too, where they have one K: it has no effect there. */
+  if (!mx && f->kind != KIND_F16) reserved |= field(bits, 29, 1);
   if (reserved | field(bits, 6, 1)) return TC_IDESC_RESERVED;
   d.saturate = field(bits, 3, 1);
   if (d.saturate && f->kind != KIND_I8) return TC_IDESC_SATURATE;

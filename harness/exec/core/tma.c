@@ -70,11 +70,14 @@ static u8 *tile_lines(Machine *m, const Async *op, const TensorMap *t, u32 addr)
   u64 bytes = t->rows * t->pitch;
   u64 span = t->swizzle ? (bytes + 127) & ~127ull : bytes;
   u8 *p = addr & 127u ? NULL : smem_ptr(op->cta, addr, span);
-  if (!p)
-    fault_at(m, op->insn, op->cta, op->warp->id, (u32)op->arg[A_LANE],
-             addr & 127u ? FAULT_SMEM_MISALIGNED : FAULT_SMEM_OOB, addr, bytes,
-             m->smem_size);
-  return p;
+  u32 kind = addr & 127u                  ? FAULT_SMEM_MISALIGNED
+             : !p                         ? FAULT_SMEM_OOB
+             : smem_gone(op->cta, addr)   ? FAULT_CLUSTER
+                                          : 0;
+  if (!kind) return p;
+  fault_at(m, op->insn, op->cta, op->warp->id, (u32)op->arg[A_LANE], kind, addr, bytes,
+           kind == FAULT_CLUSTER ? CLUSTER_EXITED : m->smem_size);
+  return NULL;
 }
 
 /* The bytes of shared memory that a tile has: all of it, or the rows between gaps. */

@@ -105,10 +105,12 @@ def _bulk(low: Builder, ins: ir.Instruction) -> None:
     mbar, mbar_at = (None, 0) if store else _address(low, ins, "mbar", 32)
     mask = _optional(low, ins, "cta_mask") or _optional(low, ins, "byte_mask")
     red = _reduction(ins)
+    own = int(wide_source and ins.mods["dst"] == "shared::cta")
+    kind = _TYPES.index(ins.mods["type"]) if red else 0
     low.emit(
         "bulk.store" if store else "bulk.load" if wide_source else "bulk.cluster",
         ext=(dst, src, low.source(ins.args["size"], 32), mbar, mask),
-        x=(red, _TYPES.index(ins.mods["type"]) if red else 0, mbar_at, dst_at),
+        x=(red or own, kind, mbar_at, dst_at),
         imm=src_at,
     )
 

@@ -119,10 +119,8 @@ def _said_by(
     made = _writers(function, predicate)
     if len(made) != 1 or made[0].op != query.op or made[0].guard is not None:
         return False
-    asked = made[0]
+    asked = made[0]  # is_canceled: only it gives a predicate
     origin = _origin(function, query.args["a"])
-    if asked.mods["query"] != "is_canceled":
-        return False
     if _origin(function, asked.args["a"]) != origin:
         return False
     # One after the other, with nothing but moves between that leave the response alone.
@@ -154,8 +152,6 @@ def _dropped_on_failure(function: ir.Function | None, query: ir.Instruction) -> 
     if function is None:
         return False
     for register in _registers(query.args["d"]):
-        if len(_writers(function, register)) != 1:
-            return False
         for use in _readers(function, register):
             guard = None if use.guard_negated else use.guard
             if guard is not None and _said_by(function, query, guard):

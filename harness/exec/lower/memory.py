@@ -16,7 +16,7 @@ SPACES = {
     "const": 1,
     "shared": 2,
     "shared::cta": 2,
-    "shared::cluster": 2,
+    "shared::cluster": 5,
     "local": 3,
     "param": 4,
     "param::entry": 4,
@@ -43,12 +43,14 @@ def place(
         raise Unsupported(f"{name} .{space}")
     number = SPACES[space]
     base = address.base
-    wide = number not in (2, 3)
+    wide = number not in (2, 3, 5)
     if isinstance(base, ir.Register):
         wide = wide or WIDTHS.get(base.type) == 64
     elif isinstance(base, ir.Symbol) and number in (0, 1):
         if base.space not in ("global", "const"):
             raise Unsupported(f"address of a .{base.space} variable here")
+    elif isinstance(base, ir.Symbol) and (number, base.space) == (5, "shared"):
+        pass  # the CTA's own variable lies in the cluster's window too
     elif isinstance(base, ir.Symbol) and SPACES.get(base.space) != number:
         raise Unsupported(f"address of a .{base.space} variable in .{space}")
     row, offset = low.address(address, 64 if wide else 32)

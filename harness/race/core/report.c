@@ -20,7 +20,7 @@ static u32 after_issue(WarpAgent *w, const Entry *e, const Accessor *a) {
   const u32 *p = a->known->entry + c;
   u32 one = p[n] > p[0], clock = one ? p[n] : p[0], lane = one ? p[2 * n] : 0;
   u32 mine = e->lane == ANY_LANE ? (u32)__builtin_ctz(w->live ? w->live : 1) : e->lane;
-  if (c == w->comp) return mine == lane || w->clock > e->clock;
+  if (c == w->comp) return mine == lane || e->clock > clock;
   return (u32)knows(warp_strand(w, mine)->known, PLANE_ORDER, c, clock, lane);
 }
 

@@ -1,0 +1,194 @@
+"""What ours, FA4's and cuDNN's kernel cost on the same problem, by the cost model.
+
+Each implementation runs in a process of its own, since one drives one chip; every run
+is judged as `sidestream check` does it, so that the figures are of a correct kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sidestream.harness.finding import Verdict
+from sidestream.reports import cost_text
+from sidestream.reports.cost import LaunchCost, document, parse
+from sidestream.scenarios.scenario import Scenario
+
+KERNELS = {
+    "sm_100a": {"sidestream": "sm100", "fa4": "sm100", "cudnn": "sm100"},
+    "sm_120a": {"sidestream": "sm120", "fa4": "sm120", "cudnn": "sm120"},
+}
+PROBLEMS = (
+    Scenario(
+        name="dense",
+        description="one sequence of 1024 tokens, nothing masked",
+        head_dim=128,
+        heads_q=2,
+        heads_kv=2,
+        lengths_q=(1024,),
+        lengths_kv=(1024,),
+    ),
+    Scenario(
+        name="unequal",
+        description="eight sequences of very unequal lengths, causal, grouped heads",
+        head_dim=128,
+        heads_q=2,
+        heads_kv=1,
+        causal="bottom_right",
+        lengths_q=(700, 5, 0, 300, 1, 129, 64, 257),
+        lengths_kv=(700, 5, 0, 300, 1, 129, 64, 257),
+    ),
+)
+SOFTMAX_ROLES = ("softmax", "consumer", "whole")
+"""The role that takes the exponentials, by kind of kernel."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One implementation on one problem.
+
+    Attributes:
+        impl: Implementation.
+        arch: PTX target.
+        problem: Name of the problem.
+        verdict: Of all checks on the run.
+        reason: Why it was not measured, or empty.
+        launches: What the launches cost.
+    """
+
+    impl: str
+    arch: str
+    problem: str
+    verdict: str
+    reason: str = ""
+    launches: tuple[LaunchCost, ...] = ()
+
+    @property
+    def attention(self) -> LaunchCost | None:
+        """The launch that multiplies the most."""
+        busy = [cost for cost in self.launches if cost.area]
+        return max(busy, key=lambda cost: cost.area, default=None)
+
+
+def measure(arch: str, impls: Sequence[str] = ()) -> Iterator[Measured]:
+    """Measure every problem with every implementation that has a kernel for `arch`."""
+    for impl in impls or KERNELS[arch]:
+        for problem in PROBLEMS:
+            yield _apart(impl, arch, problem.name)
+
+
+def _apart(impl: str, arch: str, problem: str) -> Measured:
+    """Measure in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.cost", impl, arch, problem],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[1],
+    )
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        reason = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        return Measured(
+            impl=impl, arch=arch, problem=problem, verdict="incomplete", reason=reason
+        )
+    raw = json.loads(lines[-1])
+    return Measured(
+        impl=impl,
+        arch=arch,
+        problem=problem,
+        verdict=raw["verdict"],
+        reason=raw["reason"],
+        launches=tuple(parse(launch) for launch in raw["launches"]),
+    )
+
+
+def _here(impl: str, arch: str, problem: str) -> dict[str, Any]:
+    from sidestream.harness.run.case import Bench, run_case
+    from sidestream.harness.run.settings import Settings
+
+    scenario = next(p for p in PROBLEMS if p.name == problem)
+    settings = Settings(impl=impl, kernel=KERNELS[arch][impl], arch=arch, stats=True)
+    outcome = run_case(Bench(settings=settings), scenario)
+    reasons = [entry.reason for entry in outcome.incomplete]
+    reasons += [finding.message for finding in outcome.findings]
+    return {
+        "verdict": outcome.case.verdict.label,
+        "reason": reasons[0] if reasons else "",
+        "launches": [document(launch) for launch in outcome.case.cost],
+    }
+
+
+def figures(cost: LaunchCost) -> dict[str, float]:
+    """Return the figures that are compared, per KV tile."""
+    roles = {role.name: role for role in cost.roles}
+    soft = next((roles[name] for name in SOFTMAX_ROLES if name in roles), None)
+    tiles = cost.tiles
+    copied = sum(cost.bytes.get(way, 0) for way in ("tma load", "cp.async"))
+    rows = {
+        "computed / live tiles": cost.area / cost.live_area if cost.live_area else 0.0,
+        "softmax warp instr": soft.instructions / tiles if soft else 0.0,
+        "its moves": soft.moves / tiles if soft else 0.0,
+        "all warp instr": sum(r.instructions for r in cost.roles) / tiles,
+        "tensor flops": cost.flops / tiles,
+        "bytes to shared": copied / tiles,
+        "TMA bytes": cost.bytes.get("tma load", 0) / tiles,
+        "barrier waits": _waits(cost, "passed") / tiles,
+        "late waits": _waits(cost, "late") / tiles,
+        "longest chain": cost.chain / tiles,
+    }
+    rows |= {f"busy: {name}": value / tiles for name, value in cost.busy.items()}
+    return rows
+
+
+def _waits(cost: LaunchCost, what: str) -> int:
+    return sum(getattr(w, what) for role in cost.roles for w in role.waits.values())
+
+
+def show(arch: str, rows: Sequence[Measured]) -> None:
+    """Print a table for each problem, then the roles of every kernel."""
+    for problem in PROBLEMS:
+        mine = [row for row in rows if row.problem == problem.name]
+        print(f"\n### {arch}, {problem.name}: {problem.description}\n")
+        for row in mine:
+            if row.verdict != Verdict.CLEAN.label:
+                print(f"{row.impl}: {row.verdict}: {row.reason}")
+        found = {r.impl: figures(r.attention) for r in mine if r.attention}
+        if not found:
+            continue
+        print(f"| per KV tile | {' | '.join(found)} |")
+        print("|---" * (len(found) + 1) + "|")
+        for name in next(iter(found.values())):
+            cells = (spell(values[name]) for values in found.values())
+            print(f"| {name} | {' | '.join(cells)} |")
+        print("\n```")
+        for row in mine:
+            if row.attention:
+                print(f"{row.impl}, {row.verdict}")
+                print("\n".join(cost_text.lines(row.launches)))
+        print("```", flush=True)
+
+
+def spell(value: float) -> str:
+    """Spell a figure of a table."""
+    return f"{value:,.0f}" if value >= 1000 else cost_text.number(value)
+
+
+def main() -> None:
+    """Measure one implementation and print it as JSON, for `_apart`."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("impl")
+    parser.add_argument("arch", choices=KERNELS)
+    parser.add_argument("problem", choices=[p.name for p in PROBLEMS])
+    chosen = parser.parse_args()
+    print(json.dumps(_here(chosen.impl, chosen.arch, chosen.problem)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Released kernels of other people, unmodified, on the virtual SM100.
+
+Nobody here wrote them, so that they run clean and in parity is evidence about the
+virtual GPU. Each case compiles for 5 to 15 s; the rest of the named ones run with
+
+    sidestream check --impl fa4 --arch sm_100a
+    sidestream check --impl cudnn --arch sm_100a
+"""
+
+import importlib.util
+import time
+
+import numpy as np
+import pytest
+from seeded_runs import seeded
+
+from sidestream.harness.commands.check import Selection
+from sidestream.harness.drivers.cudnn import CudnnFrontend
+from sidestream.harness.finding import Verdict
+from sidestream.harness.run.pool import Pool
+from sidestream.harness.run.problem import problem_of
+from sidestream.harness.run.settings import KERNELS, Settings
+from sidestream.reference.tolerance import bound
+from sidestream.scenarios import catalogue
+from sidestream.scenarios.case import build
+from sidestream.scenarios.catalogue_public import (
+    LARGEST_PUBLIC_FLOPS,
+    PUBLIC,
+    PUBLIC_TAG,
+)
+
+CASES = {
+    "fa4": {"d256-grouped-causal": 1, "splits-d128": 3, "clc-d128": 1},
+    "cudnn": {
+        "d192x128-crossed": 2,
+        "fp8-d128-unequal": 2,
+        "d512-grouped-causal": 2,
+        "d512-roles-unequal": 2,
+    },
+}
+"""By package, what is run here and how many kernels a call launches."""
+
+SEEDS = 20
+
+
+def installed(impl):
+    package = {"fa4": "flash_attn", "cudnn": "cudnn"}[impl]
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+
+
+@pytest.mark.parametrize("impl", CASES)
+def test_public_kernels_are_clean(impl):
+    installed(impl)
+    settings = Settings(impl=impl, kernel="sm100", arch="sm_100a")
+    # Workers are processes of their own, and one process has one target.
+    pool = Pool(settings=settings, jobs=2, origin=time.time())
+    outcomes = dict(pool.run([catalogue.by_name(name) for name in CASES[impl]]))
+    complaints = [
+        line
+        for outcome in outcomes.values()
+        for line in (
+            *(f"{f.kind}: {f.message}\n  {f.replay}" for f in outcome.findings),
+            *(f"not judged: {entry.reason}" for entry in outcome.incomplete),
+        )
+    ]
+    cases = {o.case.scenario: o.case for o in outcomes.values()}
+    assert not complaints, "\n".join(complaints)
+    assert {case.verdict for case in cases.values()} == {Verdict.CLEAN}
+    assert {name: case.launches for name, case in cases.items()} == CASES[impl]
+    for case in cases.values():
+        assert {check.status for check in case.checks.values()} == {"passed"}
+        assert 0.0 < case.errors["out"].ratio <= 1.0
+        assert case.warp_instructions > 100_000
+
+
+@pytest.mark.parametrize(
+    ("impl", "scenario"), [("fa4", "d128-unequal"), ("cudnn", "d64-unequal")]
+)
+def test_results_do_not_depend_on_the_schedule(impl, scenario):
+    installed(impl)
+    runs = seeded(impl, scenario, SEEDS)
+    assert [run.complaints for run in runs] == [()] * SEEDS
+    assert {run.kernels for run in runs} == {runs[0].kernels}
+    assert len({(run.out, run.lse) for run in runs}) == 1
+
+
+def test_each_named_kernel_has_scenarios_of_its_own():
+    assert all(PUBLIC_TAG in scenario.tags for scenario in PUBLIC)
+    for tag, least in (
+        *((shape, 3) for shape in ("d64", "d128", "d192x128", "d256", "d512")),
+        *((kernel, 3) for kernel in ("d512-roles", "fp8-d128", "splits", "clc")),
+    ):
+        family = catalogue.with_tags(PUBLIC_TAG, tag)
+        assert len(family) >= least, tag
+        # No tokens between live sequences, and eight that are very unequal.
+        assert any(_hole(s.lengths_q) for s in family), tag
+        assert any(len(s.lengths_kv) == 8 and _skewed(s.lengths_kv) for s in family)
+        assert len({s.heads_q == s.heads_kv for s in family}) == 2 or tag == "clc"
+        assert len({s.causal for s in family}) == 2, tag
+
+
+def _hole(lengths):
+    inside = range(1, len(lengths) - 1)
+    return any(lengths[i - 1] and not lengths[i] and lengths[i + 1] for i in inside)
+
+
+def _skewed(lengths):
+    return max(lengths) > 50 * max(1, min(n for n in lengths if n))
+
+
+def test_they_are_what_the_default_check_of_a_package_adds():
+    usual = Selection(steps=1).scenarios()
+    beyond = Selection(steps=1, beyond=True).scenarios()
+    assert set(usual).isdisjoint(PUBLIC)
+    assert set(beyond) == {*usual, *PUBLIC}
+    whole = Selection(names=("all",), beyond=True)
+    assert set(whole.scenarios()) == set(catalogue.EVERY)
+    assert not whole.asked
+    assert Selection(names=("all", "two-short")).asked
+    for impl in CASES:
+        assert KERNELS[impl]["sm100"] == ("sm_100a",)
+
+
+@pytest.mark.parametrize("scenario", PUBLIC, ids=lambda s: s.name)
+def test_each_has_a_reference_and_a_bound_that_is_not_idle(scenario):
+    assert scenario.flops <= LARGEST_PUBLIC_FLOPS
+    inputs = build(scenario)
+    model = CudnnFrontend().arithmetic(problem_of(scenario), "sm_100a")
+    limits = bound(inputs.problem(), dtype=model)
+    rows = inputs.judged
+    assert np.isfinite(limits.out[rows]).all()
+    seen = rows & np.isfinite(limits.reference.lse).all(axis=-1)
+    size = np.abs(limits.reference.out[seen])
+    loose = 0.8 if problem_of(scenario).is_float8 else 0.2
+    assert np.median(limits.out[seen]) < loose * np.median(size)
+    assert np.median(limits.lse[seen]) < 2e-3
