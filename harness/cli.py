@@ -234,6 +234,40 @@ def emulate_command(
     raise typer.Exit(status)
 
 
+@app.command("mutate")
+def mutate_command(
+    launch_dir: Annotated[
+        list[Path], typer.Argument(help="Recorded launches, or folders of them.")
+    ],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CLASS", help="Class of synchronisation; repeatable."),
+    ] = None,
+    profile: Profile = "practice",
+    sms: Annotated[int, typer.Option(help="Multiprocessors.")] = 4,
+    jobs: Jobs = JOBS,
+    deadline: Deadline = 300.0,
+    budget: Budget = 2_000_000_000,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the report.")
+    ] = None,
+) -> None:
+    """Delete or weaken each synchronisation of recorded launches, one at a time."""
+    from sidestream.harness.commands import mutate
+    from sidestream.harness.run.settings import Settings
+
+    settings = Settings(profile=profile, sms=sms, deadline=deadline, budget=budget)
+    status = mutate.run(
+        launch_dir,
+        only=only or [],
+        jobs=jobs,
+        settings=settings,
+        out=out,
+        command=_command_line(),
+    )
+    raise typer.Exit(status)
+
+
 @app.command("replay")
 def replay_command(
     token: Annotated[str, typer.Argument(help="The token of a finding or a case.")],

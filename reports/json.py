@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from sidestream.reports.model import (
     Check,
     Declined,
     Error,
+    Mutant,
     Report,
     Span,
 )
@@ -79,6 +81,25 @@ def document(report: Report) -> dict[str, Any]:
             **_cost(report),
         },
         "environment": dict(report.environment),
+        **_mutants(report),
+    }
+
+
+def _mutants(report: Report) -> dict[str, Any]:
+    if not report.mutants:
+        return {}
+    caught: dict[str, int] = {}
+    for mutant in report.mutants:
+        for kind in mutant.by:
+            caught[kind] = caught.get(kind, 0) + 1
+    number = Counter(mutant.status for mutant in report.mutants)
+    return {
+        "mutants": {
+            "caught": caught,
+            "equivalent": number["equivalent"],
+            "survived": number["survived"],
+            "rows": [asdict(mutant) for mutant in report.mutants],
+        }
     }
 
 
@@ -160,6 +181,10 @@ def _cost(report: Report) -> dict[str, Any]:
     return {"cost": rows} if rows else {}
 
 
+def _read_mutant(raw: Mapping[str, Any]) -> Mutant:
+    return Mutant(**{**raw, "by": tuple(raw["by"])})
+
+
 def _spell(check: Check) -> str:
     return (
         f"{NOT_RUN}: {check.reason}" if check.status == NOT_RUN else str(check.status)
@@ -226,6 +251,7 @@ def parse(raw: object) -> Report:
             incomplete=_each(raw["incomplete"], lambda entry: Incomplete(**entry)),
             declined=_each(raw["declined"], lambda entry: Declined(**entry)),
             environment={str(k): str(v) for k, v in raw["environment"].items()},
+            mutants=_each(raw.get("mutants", {}).get("rows", []), _read_mutant),
             wall_seconds=float(raw["stats"]["wall_seconds"]),
             started=_text(raw["started"]),
         )

@@ -138,6 +138,33 @@ class Compilation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """One change to one synchronisation of a kernel, and what became of it.
+
+    Attributes:
+        kernel: Name of the entry.
+        line: Of the PTX text.
+        source: `file:line` of the kernel's source, or None.
+        operation: The instruction as it is spelt.
+        group: Class of synchronisation.
+        change: What was done to it.
+        status: `caught`, `equivalent` or `survived`.
+        by: Kinds of findings that caught it; `output` is results that differ.
+        reason: Why it is not caught.
+    """
+
+    kernel: str
+    line: int
+    source: str | None
+    operation: str
+    group: str
+    change: str
+    status: str
+    by: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """A whole run.
 
@@ -153,6 +180,7 @@ class Report:
         incomplete: Everything that could not be judged.
         declined: Scenarios left out because the implementation does not serve them.
         environment: Versions and machine, by name.
+        mutants: Of `sidestream mutate`.
         wall_seconds: From start to end.
         started: UTC time of the start, ISO 8601.
     """
@@ -168,6 +196,7 @@ class Report:
     incomplete: tuple[Incomplete, ...] = ()
     declined: tuple[Declined, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    mutants: tuple[Mutant, ...] = ()
     wall_seconds: float = 0.0
     started: str = ""
 
@@ -179,6 +208,8 @@ class Report:
             verdicts.append(Verdict.FINDINGS)
         if self.incomplete or not self.cases:
             verdicts.append(Verdict.INCOMPLETE)
+        if any(mutant.status == "survived" for mutant in self.mutants):
+            verdicts.append(Verdict.REVIEW)
         return Verdict.worst(verdicts)
 
     @property

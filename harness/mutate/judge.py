@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sidestream.harness.device.sites import source_text
 from sidestream.harness.device.vgpu import watch_launch
 from sidestream.harness.dsl.record import RecordedLaunch
 from sidestream.harness.errors import UsageError
@@ -52,21 +51,12 @@ class Verdict:
     reason: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A mutant and its verdict, as the report has it."""
-
-    line: int
-    source: str | None
-    spelling: str
-    kind: str
-    change: str
-    verdict: Verdict
-
-
 @dataclass(kw_only=True)
 class Court:
     """Launches of one kernel, and how they go without a change.
+
+    A site's mutants are judged in order: `weaken` tells whether it orders anything,
+    which then counts for `delete`, whose execution is another.
 
     Raises:
         UsageError: a launch has findings or does not end even unchanged.
@@ -78,6 +68,7 @@ class Court:
 
     def __post_init__(self) -> None:
         self._base: dict[tuple[int, int], Seen] = {}
+        self._adds_order: dict[int, bool] = {}
         for number in range(len(self.launches)):
             for seed in SEEDS:
                 seen = self._run(number, seed, None, frozenset())
@@ -108,11 +99,17 @@ class Court:
                 unfinished = unfinished or seen.unfinished
                 if mutant.text is not None and not seen.unfinished:
                     kinds |= {"output"} if seen.bits != base.bits else set()
-                same_order &= mutant.text is None and seen.digest == base.digest
+                if mutant.text is None or mutant.change != "delete":
+                    same_order &= mutant.text is None and seen.digest == base.digest
         if kinds:
             return Verdict(status=CAUGHT, by=tuple(sorted(kinds)))
         if unfinished:
             return Verdict(status=SURVIVED, reason=f"not judged: {unfinished}")
+        site = mutant.site.index
+        if mutant.text is None:
+            self._adds_order[site] = not same_order
+        if mutant.change == "delete":
+            same_order = not self._adds_order.get(site, True)
         if same_order:
             why = "without it every access knows the same of all others"
             return Verdict(status=EQUIVALENT, reason=why)
@@ -145,7 +142,7 @@ class Court:
             )
             digest = hashlib.sha256()
             for allocation in recorded.memory:
-                digest.update(allocation.data)
+                digest.update(allocation.data.tobytes())
         finally:
             recorded.memory.restore(before)
         outcome = watched.outcome
@@ -159,16 +156,3 @@ class Court:
             warp_instructions=outcome.warp_instructions,
             executed=watched.executed,
         )
-
-
-def row_of(mutant: Mutant, verdict: Verdict) -> Row:
-    """Return the row of a mutant in the report."""
-    ins = mutant.site.instruction
-    return Row(
-        line=ins.line,
-        source=source_text(ins.source),
-        spelling=ins.spelling,
-        kind=mutant.site.kind,
-        change=mutant.change,
-        verdict=verdict,
-    )

@@ -28,6 +28,10 @@ ALLOWED = {
         *("harness.cuda", "harness.exec", "harness.ptx", "harness.race"),
         *LEAVES,
     },
+    "harness.mutate": {
+        *("harness.device", "harness.dsl", "harness.exec", "harness.ptx"),
+        *LEAVES,
+    },
     "harness.checks": {"harness.cuda", "harness.finding", "reference"},
     "harness.drivers": {"harness.cuda", "harness.dsl", "harness.errors", "reference"},
     "harness.stats": {"harness.exec", "harness.ptx", "reports", "scenarios"},
@@ -43,6 +47,7 @@ ALLOWED = {
     },
     "harness.commands": {
         *("harness.checks", "harness.device", "harness.dsl", "harness.exec"),
+        *("harness.mutate", "harness.ptx"),
         *("harness.run", "reports", "scenarios", *LEAVES),
     },
     "harness.cli": {"harness.commands", "harness.run", "harness.errors"},

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.litmus import named_barrier
+from sidestream.scenarios.litmus import mbarrier, named_barrier, warp_sync
 from sidestream.scenarios.litmus.twin import Twin
 
-_FILES = (named_barrier,)
+_FILES = (named_barrier, warp_sync, mbarrier)
 
 TWINS: dict[str, Twin] = {
     f"{module.__name__.rsplit('.', 1)[-1]}.{twin.name}": twin

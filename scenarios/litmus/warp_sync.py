@@ -1,0 +1,97 @@
+"""Lanes of one warp: bar.warp.sync orders memory; votes, shuffles and elect do not."""
+
+from __future__ import annotations
+
+
+from sidestream.scenarios.litmus.twin import Twin, gmem, smem
+
+_SYNC = "Parallel Synchronization and Communication Instructions: bar.warp.sync"
+_ELECT = "Parallel Synchronization and Communication Instructions: elect.sync"
+_VOTE = "Parallel Synchronization and Communication Instructions: vote.sync"
+_MATCH = "Parallel Synchronization and Communication Instructions: match.sync"
+_REDUX = "Parallel Synchronization and Communication Instructions: redux.sync"
+_SHUFFLE = "Data Movement and Conversion Instructions: shfl.sync"
+_OP = "bar.warp.sync 0xffffffff;\n"
+_STORE = "st.shared.b32 [%xl], %lane;\n"
+_NEIGHBOUR = "xor.b32 %r3, %lane, 1;\nmad.lo.u32 %r3, %r3, 4, %x;\n"
+_LOAD = "ld.shared.b32 %r1, [%r3];\n"
+_PAIR = smem("st.shared.b32", "ld.shared.b32", "B3")
+
+
+def _instead(name: str, title: str, broken: str) -> Twin:
+    """A collective operation that makes lanes meet and orders no memory."""
+    return Twin(
+        name=name,
+        rule="B3",
+        title=title,
+        warps=(_NEIGHBOUR + _STORE + "<op>" + _LOAD,),
+        op=_OP,
+        broken=broken,
+        found=_PAIR,
+    )
+
+
+TWINS = (
+    _instead("neighbours_meet", _SYNC, ""),
+    _instead(
+        "shuffle_is_no_barrier",
+        _SHUFFLE,
+        "shfl.sync.bfly.b32 %r4, %lane, 1, 31, 0xffffffff;\n",
+    ),
+    _instead(
+        "vote_is_no_barrier", _VOTE, "vote.sync.any.pred %p1, %one, 0xffffffff;\n"
+    ),
+    _instead(
+        "match_is_no_barrier", _MATCH, "match.any.sync.b32 %r4, %lane, 0xffffffff;\n"
+    ),
+    _instead(
+        "redux_is_no_barrier", _REDUX, "redux.sync.add.u32 %r4, %lane, 0xffffffff;\n"
+    ),
+    _instead("elect_is_no_barrier", _ELECT, "elect.sync %r4|%p1, 0xffffffff;\n"),
+    _instead("fence_is_no_barrier", _SYNC, "fence.acq_rel.cta;\n"),
+    Twin(
+        name="load_then_store",
+        rule="B3",
+        title=_SYNC,
+        warps=(_NEIGHBOUR + _LOAD + "<op>" + _STORE,),
+        op=_OP,
+        found=_PAIR,
+    ),
+    Twin(
+        name="global_memory_too",
+        rule="B3",
+        title=_SYNC,
+        warps=(
+            "st.global.b32 [%gl], %lane;\n<op>@%one ld.global.b32 %r1, [%g+8];\n",
+        ),
+        op=_OP,
+        found=gmem("st.global.b32", "ld.global.b32", "B3"),
+    ),
+    Twin(
+        name="leader_hands_over_for_its_warp",
+        rule="B3",
+        title=_SYNC,
+        warps=(
+            _STORE + "<op>@%one mbarrier.arrive.shared.b64 _, [%bar];\n",
+            "$W: mbarrier.try_wait.parity.shared::cta.b64 %p0, [%bar], 0;\n"
+            "@!%p0 bra $W;\nld.shared.b32 %r1, [%xl];\n",
+        ),
+        bars=(1,),
+        op=_OP,
+        found=smem("st.shared.b32", "ld.shared.b32"),
+    ),
+    Twin(
+        name="leader_learns_for_its_warp",
+        rule="B3",
+        title=_SYNC,
+        warps=(
+            _STORE + "mbarrier.arrive.shared.b64 _, [%bar];\n",
+            "@!%one bra $OVER;\n"
+            "$W: mbarrier.try_wait.parity.shared::cta.b64 %p0, [%bar], 0;\n"
+            "@!%p0 bra $W;\n$OVER: <op>ld.shared.b32 %r1, [%xl];\n",
+        ),
+        bars=(32,),
+        op=_OP,
+        found=smem("st.shared.b32", "ld.shared.b32"),
+    ),
+)
