@@ -78,6 +78,7 @@ def document(report: Report) -> dict[str, Any]:
             "warp_instructions": report.warp_instructions,
             "seconds": {k: round(v, 6) for k, v in report.seconds.items()},
             "wall_seconds": round(report.wall_seconds, 6),
+            "relaxed": report.relaxed,
             **_cost(report),
         },
         "environment": dict(report.environment),
@@ -158,6 +159,7 @@ def _case(case: Case) -> dict[str, Any]:
         "seconds": {k: round(v, 6) for k, v in case.seconds.items()},
         "findings": list(case.findings),
         "replay": case.replay,
+        "relaxed": dict(case.relaxed),
         "spans": [
             [s.name, round(s.start, 6), round(s.seconds, 6), s.track, s.detail]
             for s in case.spans
@@ -309,6 +311,7 @@ def _read_case(raw: Any) -> Case:
         seconds={str(k): float(v) for k, v in raw["seconds"].items()},
         findings=_each(raw["findings"], _text),
         replay=_text(raw["replay"]),
+        relaxed={str(k): int(v) for k, v in raw.get("relaxed", {}).items()},
         spans=_each(raw["spans"], _read_span),
     )
 

@@ -87,6 +87,7 @@ class Case:
         replay: One command that runs it again.
         spans: When the time was spent.
         cost: By launch of its first call, if that was asked for.
+        relaxed: How often each relaxation of the ordering profile decided something.
     """
 
     impl: str
@@ -105,6 +106,7 @@ class Case:
     replay: str = ""
     spans: tuple[Span, ...] = ()
     cost: tuple[LaunchCost, ...] = ()
+    relaxed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def wall(self) -> float:
@@ -225,6 +227,15 @@ class Report:
     def warp_instructions(self) -> int:
         """Warp instructions executed over all cases."""
         return sum(case.warp_instructions for case in self.cases)
+
+    @property
+    def relaxed(self) -> dict[str, int]:
+        """Relaxations of the ordering profile over all cases."""
+        total: dict[str, int] = {}
+        for case in self.cases:
+            for name, count in case.relaxed.items():
+                total[name] = total.get(name, 0) + count
+        return total
 
     @property
     def compiles(self) -> int:

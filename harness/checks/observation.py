@@ -41,6 +41,7 @@ class Execution:
         warp_instructions: Executed by all launches.
         counted: By launch that ran with the cost model, what the device counted.
         profile: Under which races were looked for, or None if they were not.
+        relaxed: How often each relaxation of the profile decided something.
     """
 
     label: str
@@ -55,6 +56,7 @@ class Execution:
     warp_instructions: int = 0
     counted: tuple[Any, ...] = ()
     profile: str | None = None
+    relaxed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

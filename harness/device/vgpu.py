@@ -29,6 +29,7 @@ class Outcome:
         warp_instructions: Executed.
         seconds: Wall time by phase: `parse`, `lower`, `execute`.
         counted: Program and result of a launch that ran with the cost model.
+        relaxed: How often each relaxation of the ordering profile decided something.
     """
 
     kernel: str
@@ -39,6 +40,7 @@ class Outcome:
     warp_instructions: int = 0
     seconds: dict[str, float]
     counted: tuple[Program, Result] | None = None
+    relaxed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +51,11 @@ class Watched:
         outcome: Findings of races included.
         digest: Of what every agent knew at each access; 0 unless asked for.
         executed: Indices of the function's instructions that were executed.
-        relaxed: How often each relaxation of the profile decided something.
     """
 
     outcome: Outcome
     digest: int = 0
     executed: frozenset[int] = frozenset()
-    relaxed: Mapping[str, int] = field(default_factory=dict)
 
 
 def run_launch(
@@ -125,7 +125,6 @@ def watch_launch(
                 outcome=_with_races(outcome, watcher, launch, program, table),
                 digest=watcher.digest,
                 executed=frozenset(program.origin[result.counts > 0].tolist()),
-                relaxed=watcher.relaxed,
             )
     except PtxError as error:
         text = f"PTX cannot be read: {error}"
@@ -150,7 +149,9 @@ def _with_races(
     found = tuple(
         races.finding_of(race, program, launch, table) for race in watcher.races()
     )
-    return replace(outcome, findings=(*outcome.findings, *found))
+    return replace(
+        outcome, findings=(*outcome.findings, *found), relaxed=watcher.relaxed
+    )
 
 
 def judge(

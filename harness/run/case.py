@@ -472,6 +472,7 @@ class CaseRun:
             replay=replay,
             spans=tuple(self.phases.spans),
             cost=self._cost(),
+            relaxed=self.runs[0].relaxed if self.runs else {},
         )
         return CaseOutcome(
             case=case, findings=tuple(findings.values()), incomplete=tuple(incomplete)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -302,6 +303,7 @@ class VirtualCall:
             error=error,
             warp_instructions=sum(o.warp_instructions for o in run.outcomes),
             counted=tuple(o.counted for o in run.outcomes if o.counted),
+            relaxed=sum((Counter(o.relaxed) for o in run.outcomes), Counter()),
         )
 
     def _bits(self, tensor: torch.Tensor, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -5,10 +5,16 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.litmus import mbarrier, named_barrier, warp_sync
+from sidestream.scenarios.litmus import (
+    bulk_copy,
+    mbarrier,
+    named_barrier,
+    proxy_fence,
+    warp_sync,
+)
 from sidestream.scenarios.litmus.twin import Twin
 
-_FILES = (named_barrier, warp_sync, mbarrier)
+_FILES = (named_barrier, warp_sync, mbarrier, proxy_fence, bulk_copy)
 
 TWINS: dict[str, Twin] = {
     f"{module.__name__.rsplit('.', 1)[-1]}.{twin.name}": twin

@@ -237,11 +237,11 @@ TWINS = (
         title=_INIT,
         warps=(
             "@%one mbarrier.init.shared.b64 [%bar], 1;\n<op>"
-            "@%one st.shared.b32 [%slot], 1;\n",
+            "@%one st.volatile.shared.b32 [%slot], 1;\n",
             "$L: ld.volatile.shared.b32 %r1, [%slot];\nsetp.ne.u32 %p1, %r1, 1;\n"
             "@%p1 bra $L;\n<op>@%one mbarrier.arrive.shared.b64 _, [%bar];\n",
         ),
         op="bar.sync 1, 64;\n",
-        found=(),
+        found=smem("mbarrier.init.shared.b64", "mbarrier.arrive.shared.b64", "M8"),
     ),
 )
