@@ -27,7 +27,7 @@ _SEMS = {
     "sc": ACQ_REL,
 }
 _SCOPES = {"": 0, "cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
-_NO_FENCE, _MEMORY, _ASYNC, _ASYNC_SHARED, _ASYNC_GLOBAL = range(5)
+_NO_FENCE, _MEMORY, _ASYNC, _ASYNC_SHARED, _ASYNC_GLOBAL, _TENSOR_BEFORE = range(6)
 
 _DEFAULT_SEM = {
     "mbarrier.arrive": RELEASE,
@@ -61,6 +61,8 @@ def _fence(ins: ir.Instruction) -> int:
         if space == "global":
             return _ASYNC_GLOBAL
         return _ASYNC_SHARED if space else _ASYNC
+    if ins.op == "tcgen05.fence::before_thread_sync":
+        return _TENSOR_BEFORE
     return _MEMORY if ins.op in ("fence", "fence.mbarrier_init") else _NO_FENCE
 
 

@@ -19,7 +19,7 @@ from sidestream.harness.race.notes import notes_of
 ANY_LANE = 32
 """Lane number of an access that several lanes made to the same bytes."""
 
-RELAXED = ("peer-arrive", "read-proxy")
+RELAXED = ("peer-arrive", "read-proxy", "tensor-handoff")
 """Relaxations of the practice profile, as `enum Relaxation` of `core/detector.h`."""
 
 _SPACES = ("", "shared", "global", "tensor")

@@ -70,7 +70,7 @@ static int scoreboard(Warp *w, const Insn *i, u32 m) {
 /* What this warp issued lands before what it issues from here on. For other threads,
  * what counts is who comes after (fence_after). */
 static int fence_before(Warp *w, const Insn *i, u32 m) {
-  (void)i, (void)m;
+  OBSERVE(w->m, fence, w, i, m);
   w->tc_own = w->m->async_seq;
   return STEP_NEXT;
 }
@@ -78,7 +78,7 @@ static int fence_before(Warp *w, const Insn *i, u32 m) {
 /* Everything issued by now lands before what this warp issues from here on: more than
  * the fence promises, which is only about what the thread has observed. */
 static int fence_after(Warp *w, const Insn *i, u32 m) {
-  (void)i, (void)m;
+  OBSERVE(w->m, fence, w, i, m);
   w->tc_fence = w->m->async_seq;
   return STEP_NEXT;
 }

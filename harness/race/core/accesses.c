@@ -162,6 +162,7 @@ void detector_warp_tensor(Detector *d, u32 slot, u32 warp, u32 pc, u32 kind, u32
   WarpAgent *w = &c->warp[warp];
   u32 first = slot / d->cluster * d->per_group;
   u32 comp = slot % d->cluster * d->per_cta + detector_pipe_comp(d, kind, warp);
+  c->pipe[warp].fenced = 0;
   warp_release(w, w->live, d->scratch);
   Accessor a = {.known = d->scratch, .first_comp = first};
   a.entry = (Entry){.clock = ++c->pipe[warp].clock[kind], .pc = pc, .comp = first + comp};

@@ -74,6 +74,24 @@ void detector_mbar_init(Detector *d, u32 slot, u32 warp, u32 pc, u32 lane, u32 m
   entry_set_flags(&b->init, ENTRY_WRITE);
 }
 
+/* What of `k` is about tensor memory. */
+static void keep_tensor(const Detector *d, Knowledge *k) {
+  for (u32 row = 0; row < 3 * PLANES; row++)
+    for (u32 c = 0; c < k->n; c++)
+      if (!detector_is_tensor(d, c)) k->entry[row * k->n + c] = 0;
+}
+
+/* PTX ISA, tcgen05 Memory Consistency Model: an operation that orders execution, relaxed
+ * ones included, hands tensor memory over behind tcgen05.fence::before_thread_sync.
+ * Shipping kernels do without the fence. */
+static int hands_tensor(Detector *d, u32 slot, u32 warp) {
+  PipeAgent *p = &d->cta[slot].pipe[warp];
+  if (p->fenced) return 1;
+  if (d->profile == PROFILE_ISA || !d->cta[slot].tmem) return 0;
+  d->relaxed[RELAX_TENSOR_HANDOFF]++;
+  return 1;
+}
+
 void detector_mbar_arrive(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 memory,
                           u32 address, u32 scope) {
   BarrierAgent *b = find(d, memory, address);
@@ -86,9 +104,13 @@ void detector_mbar_arrive(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u3
   if (scope == SCOPE_NONE) {
     if (warp_release_fenced(w, lanes, d->scratch))
       add(d, &b->current[reach], &b->in_current[reach], d->scratch);
-    return;
+    if (!hands_tensor(d, slot, warp)) return;
+    warp_release(w, lanes, d->scratch);
+    keep_tensor(d, d->scratch);
+    reach = REACH_OWN; /* no scope is asked of it */
+  } else {
+    warp_release(w, lanes, d->scratch);
   }
-  warp_release(w, lanes, d->scratch);
   add(d, &b->current[reach], &b->in_current[reach], d->scratch);
 }
 
@@ -133,6 +155,9 @@ void detector_mbar_wait(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 
     int wide = r == REACH_OWN || (r == REACH_CLUSTER && scope >= SCOPE_CLUSTER);
     if (scope == SCOPE_NONE) {
       warp_acquire_later(w, lanes, b->complete[r]);
+      knowledge_copy(d->scratch, b->complete[r]);
+      keep_tensor(d, d->scratch);
+      warp_acquire(w, lanes, d->scratch);
     } else if (wide || d->profile == PROFILE_PRACTICE) {
       if (!wide && !knowledge_covers(warp_strand(w, a.entry.lane)->known, b->complete[r]))
         d->relaxed[RELAX_PEER_ARRIVE]++;

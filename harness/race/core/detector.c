@@ -101,6 +101,7 @@ void detector_cta(Detector *d, u32 slot, u32 threads, u32 linear) {
   c->born = last + 1;
   for (u32 w = 0; w < d->warps; w++) {
     for (u32 p = 0; p < PIPES; p++) c->pipe[w].clock[p] = last + 1;
+    c->pipe[w].fenced = 0;
     if (c->pipe[w].known) knowledge_clear(c->pipe[w].known);
   }
   for (u32 w = 0; w < d->warps; w++) {
@@ -267,6 +268,7 @@ u32 detector_core(Detector *d, u32 slot, u32 warp, u32 lane) {
   EngineAgent *e = d->engine[id - 1];
   e->comp = slot % d->cluster * d->per_cta + detector_pipe_comp(d, PIPE_CORE, warp);
   e->clock = ++p->clock[PIPE_CORE];
+  p->fenced = 0;
   return id;
 }
 
@@ -288,6 +290,10 @@ u32 detector_commit(Detector *d, u32 slot, u32 warp, u32 lane) {
   for (u32 at = 0; at < PLANES; at++)
     knowledge_raise(k, at, core, p->clock[PIPE_CORE], ANY_LANE);
   return start(d, slot, warp, 1u << lane, k);
+}
+
+void detector_tensor_fence(Detector *d, u32 slot, u32 warp) {
+  d->cta[slot].pipe[warp].fenced = 1;
 }
 
 /* tcgen05.wait::ld and ::st. */

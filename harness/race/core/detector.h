@@ -15,6 +15,7 @@ enum Profile { PROFILE_PRACTICE = 0, PROFILE_ISA };
 enum Relaxation {
   RELAX_PEER_ARRIVE = 0, /* an arrival at a peer's mbarrier with a .cta scope on a side */
   RELAX_READ_PROXY,      /* a generic read, then an async write, without a proxy fence */
+  RELAX_TENSOR_HANDOFF,  /* a relaxed arrival without tcgen05.fence::before_thread_sync */
   RELAXATIONS
 };
 
@@ -48,6 +49,7 @@ typedef struct BarrierAgent {
 enum PipeKind { PIPE_CORE = 0, PIPE_LOAD, PIPE_STORE, PIPES };
 typedef struct PipeAgent {
   u32 clock[PIPES];
+  u32 fenced; /* a tcgen05.fence::before_thread_sync since its last operation */
   Knowledge *known;
 } PipeAgent;
 
@@ -108,6 +110,9 @@ static inline int detector_is_core(const Detector *d, u32 comp) {
 static inline u32 detector_issuer(const Detector *d, const EngineAgent *e) {
   u32 slot = e->warp / d->warps;
   return slot % d->cluster * d->per_cta + e->warp % d->warps;
+}
+static inline int detector_is_tensor(const Detector *d, u32 comp) {
+  return comp % d->per_cta >= d->warps + ENGINES;
 }
 static inline u32 detector_cta_of(const Detector *d, u32 comp) { return comp / d->per_cta; }
 static inline u32 detector_group_of(const Detector *d, u32 comp) { return comp / d->per_group; }

@@ -22,6 +22,8 @@ void detector_complete(Detector *d, u32 id, u32 slot, u32 warp, u32 lanes);
 u32 detector_core(Detector *d, u32 slot, u32 warp, u32 lane);
 u32 detector_copy(Detector *d, u32 slot, u32 warp, u32 lane);
 u32 detector_commit(Detector *d, u32 slot, u32 warp, u32 lane);
+/* tcgen05.fence::before_thread_sync. */
+void detector_tensor_fence(Detector *d, u32 slot, u32 warp);
 void detector_tensor_wait(Detector *d, u32 slot, u32 warp, u32 kind);
 EngineAgent *detector_engine(const Detector *d, u32 id);
 

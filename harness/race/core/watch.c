@@ -317,10 +317,12 @@ static void fence(void *state, const Warp *w, const Insn *i, u32 m) {
   Detector *d = told(h, w);
   u32 slot = w->cta->slot, kind = note_of(h, w, i).fence;
   if (weak(h, w)) {
-    for (u32 k = kind == FENCE_ASYNC ? 2 : kind ? 1 : 0; k; k--)
+    u32 ticks = kind == FENCE_ASYNC ? 2 : kind && kind != FENCE_TENSOR_BEFORE;
+    for (u32 k = ticks; k; k--)
       detector_tick(d, slot, w->id);
     return;
   }
+  if (kind == FENCE_TENSOR_BEFORE) detector_tensor_fence(d, slot, w->id);
   if (kind == FENCE_MEMORY) detector_fence(d, slot, w->id, m);
   if (kind == FENCE_ASYNC || kind == FENCE_ASYNC_SHARED)
     detector_fence_proxy(d, slot, w->id, m, PLANE_ASYNC_SHARED);
