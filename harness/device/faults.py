@@ -6,8 +6,8 @@ from sidestream.harness.cuda.memory import Allocation, AllocationTable
 from sidestream.harness.device import misuse
 from sidestream.harness.device.rules import FAULTS
 from sidestream.harness.device.sites import cta_text, site_at
-from sidestream.harness.exec.machine import Fault
 from sidestream.harness.exec.program import SMEM_BASE, Program
+from sidestream.harness.exec.result import Fault
 from sidestream.harness.finding import Finding, Site
 
 _GLOBAL = {"oob-read", "oob-write", "misaligned", "freed", "readonly", "uninit"}

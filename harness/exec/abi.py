@@ -124,6 +124,7 @@ BLOCK_KINDS = (
     "other",
     "tmem-alloc",
     "tcgen05",
+    "grid",
 )
 """Names of `enum BlockKind`, by number."""
 
