@@ -97,6 +97,7 @@ FAULT_KINDS = (
     "tcgen05",
     "cluster",
     "clc",
+    "tmem-uninit",
 )
 """Names of `enum FaultKind`, by number."""
 

@@ -94,7 +94,8 @@ enum FaultKind {
   FAULT_TMEM,          /* tensor memory access; info = enum TmemError */
   FAULT_TCGEN05,       /* descriptor, operand or issue; info = enum Tcgen05Error */
   FAULT_CLUSTER,       /* use of another CTA; info = enum ClusterError */
-  FAULT_CLC            /* cluster launch control; info = enum ClcError */
+  FAULT_CLC,           /* cluster launch control; info = enum ClcError */
+  FAULT_TMEM_UNINIT    /* a read of tensor memory that nothing wrote */
 };
 
 /* One folded defect: first occurrence and how often it came again. */

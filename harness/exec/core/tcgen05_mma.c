@@ -51,7 +51,8 @@ static int columns_ok(const Mma *x, const Cta *c, u32 addr, u32 n, u32 lane, int
     code = TMEM_UNALLOCATED;
   else if (read && x->m->tmem_check && !tmem_marked(c, 0, TMEM_LANES, column, n))
     code = TMEM_UNWRITTEN;
-  if (code) refuse(x, c, FAULT_TMEM, addr, n, code);
+  u32 kind = code == TMEM_UNWRITTEN ? FAULT_TMEM_UNINIT : FAULT_TMEM;
+  if (code) refuse(x, c, kind, addr, n, code);
   return code == TMEM_OK || code == TMEM_UNWRITTEN;
 }
 
