@@ -6,8 +6,8 @@ from sidestream.harness.cuda.memory import Allocation, AllocationTable
 from sidestream.harness.device import misuse
 from sidestream.harness.device.rules import FAULTS
 from sidestream.harness.device.sites import cta_text, site_at
-from sidestream.harness.exec.machine import Fault
 from sidestream.harness.exec.program import SMEM_BASE, Program
+from sidestream.harness.exec.result import Fault
 from sidestream.harness.finding import Finding, Site
 
 _GLOBAL = {"oob-read", "oob-write", "misaligned", "freed", "readonly", "uninit"}
@@ -21,6 +21,7 @@ _MISUSE = {
     "clc": ("", misuse.CLC),
     "tmem-alloc": ("", misuse.TENSOR_MEMORY),
     "tmem": ("", misuse.TENSOR_MEMORY),
+    "tmem-uninit": ("", misuse.TENSOR_MEMORY),
     "tcgen05": ("", misuse.TCGEN05),
 }
 """By kind of fault, how its exact wrong begins, and what each code means."""
@@ -92,12 +93,10 @@ def _where(fault: Fault, program: Program, table: AllocationTable) -> str:
         column, lane = fault.address & 0xFFFF, fault.address >> 16
         at = f" at column {column}" + (f" of lane {lane}" if lane else "")
         return f"{fault.size} columns{at}"
-    if fault.kind == "tmem":
+    if fault.kind in ("tmem", "tmem-uninit"):
         lane, column = fault.address >> 16, fault.address & 0xFFFF
-        return (
-            f"{fault.size & 0xFFFF} columns from {column} of {fault.size >> 16} lanes "
-            f"from {lane}"
-        )
+        lanes = f"{fault.size >> 16} lanes" if fault.size >> 16 else "the lanes"
+        return f"{fault.size & 0xFFFF} columns from {column} of {lanes} from {lane}"
     if fault.kind == "setmaxnreg":
         return f"{fault.address} registers, the thread has {fault.size}"
     if fault.kind == "illegal":

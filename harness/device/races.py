@@ -123,12 +123,10 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
     first = program.instruction(earlier.pc)
     if first and first.op.startswith("mbarrier.init"):
         return "M8", "a barrier between the initialisation and every other use"
-    # What has to be over first: the earlier side, or the later one if it is an
-    # operation that was issued before the earlier side's access.
-    over = later if race.after_issue and later.warp is None else earlier
-    operation = program.instruction(over.pc)
-    if over.warp is None and operation:
-        return _completion(operation.op, over, race.space)
+    if race.over:
+        over = earlier if race.over == "earlier" else later
+        operation = program.instruction(over.pc)
+        return _completion(operation.op if operation else "", over, race.space)
     if earlier.warp == later.warp and earlier.cta == later.cta:
         return "B3", "bar.warp.sync, or any barrier, between the lanes"
     return "race.order", _BARRIER

@@ -171,6 +171,12 @@ FAULTS: Mapping[str, FaultRule] = {
         "TensorCore 5th Generation Instructions: Tensor Memory",
         "accesses tensor memory that it may not",
     ),
+    "tmem-uninit": _rule(
+        "uninit-read",
+        "tmem.init",
+        "TensorCore 5th Generation Instructions: Tensor Memory",
+        "reads tensor memory that nothing has written",
+    ),
     "tcgen05": _rule(
         "contract",
         "tcgen05.operand",

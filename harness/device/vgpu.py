@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device import faults, races, waits
 from sidestream.harness.device.programs import CACHE
 from sidestream.harness.errors import PtxError, UnsupportedError
-from sidestream.harness.exec.machine import Options, Result, execute
+from sidestream.harness.exec.machine import Options, execute
+from sidestream.harness.exec.overlap import Work, execute_overlapped
 from sidestream.harness.exec.program import Program
+from sidestream.harness.exec.result import Result
 from sidestream.harness.finding import Finding, Incomplete
 from sidestream.harness.launch import Launch
 from sidestream.harness.race.watcher import Watcher
+
+_PREREQUISITE = "a launch that it depends on did not complete"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,10 @@ class Watched:
     outcome: Outcome
     digest: int = 0
     executed: frozenset[int] = frozenset()
+
+
+def _no_time() -> dict[str, float]:
+    return dict.fromkeys(("parse", "lower", "execute"), 0.0)
 
 
 def run_launch(
@@ -104,7 +112,7 @@ def watch_launch(
     Raises:
         UsageError: the launch does not fit its kernel: geometry or parameters.
     """
-    seconds = {"parse": 0.0, "lower": 0.0, "execute": 0.0}
+    seconds = _no_time()
     try:
         prepared = CACHE.get(launch, table)
         program = prepared.program
@@ -154,6 +162,59 @@ def _with_races(
     )
 
 
+def run_dependent(
+    launches: Sequence[Launch],
+    table: AllocationTable,
+    options: Options,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Outcome, ...]:
+    """Execute launches of one stream that may overlap, each as `run_launch` does.
+
+    Each but the first is a programmatic dependent of the one before it (see
+    `execute_overlapped`). After one that cannot be executed, the rest is incomplete.
+
+    Raises:
+        UsageError: a launch does not fit its kernel: geometry or parameters.
+    """
+    works: list[Work] = []
+    times: list[dict[str, float]] = []
+    failed: list[Outcome] = []
+    for launch in launches:
+        times.append(_no_time())
+        try:
+            made = CACHE.get(launch, table)
+        except PtxError as error:
+            reason = f"PTX cannot be read: {error}"
+            failed.append(_failed(launch, reason, times[-1], error.line))
+            break
+        except UnsupportedError as error:
+            failed.append(_failed(launch, str(error), times[-1]))
+            break
+        times[-1] |= {"parse": made.parse_seconds, "lower": made.lower_seconds}
+        works.append(Work(program=made.program, launch=launch))
+    try:
+        results = execute_overlapped(works, table.entries(), options, progress)
+    except MemoryError as error:
+        reason = str(error) or "out of memory"
+        return tuple(_failed(launch, reason, _no_time()) for launch in launches)
+    outcomes = [
+        judge(
+            work.launch,
+            work.program,
+            table,
+            result,
+            seconds | {"execute": result.seconds},
+        )
+        for work, result, seconds in zip(works, results, times, strict=False)
+    ]
+    outcomes += failed
+    outcomes += [
+        _failed(launch, _PREREQUISITE, _no_time())
+        for launch in launches[len(outcomes) :]
+    ]
+    return tuple(outcomes)
+
+
 def judge(
     launch: Launch,
     program: Program,
@@ -184,6 +245,8 @@ def judge(
         )
     elif status == "deadline":
         unjudged.append(_reason(launch, f"deadline passed: {result.seconds:.1f} s"))
+    elif status == "prerequisite":
+        unjudged.append(_reason(launch, _PREREQUISITE))
     elif status not in ("done", "trap"):
         unjudged.append(_reason(launch, f"the core stopped: {status}"))
     return Outcome(

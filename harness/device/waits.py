@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from sidestream.harness.device.faults import shared_place
 from sidestream.harness.device.rules import DEADLOCK, DIVERGENT
 from sidestream.harness.device.sites import cta_text, site_at
-from sidestream.harness.exec.machine import Result, Waiting
 from sidestream.harness.exec.program import Program
+from sidestream.harness.exec.result import Result, Waiting
 from sidestream.harness.finding import Finding, Site
 
 _MOST_SITES = 6
@@ -96,6 +96,7 @@ def _waited_for(program: Program, wait: Waiting) -> str:
     return {
         "cluster-barrier": "the CTAs of the cluster at barrier.cluster",
         "setmaxnreg": "registers that setmaxnreg.dec gives back",
+        "grid": "the grids that it depends on",
         "tmem-alloc": "free columns of tensor memory, or the warp of the peer CTA",
         "tcgen05": "tensor memory accesses in flight",
     }.get(wait.kind, "")

@@ -97,6 +97,7 @@ FAULT_KINDS = (
     "tcgen05",
     "cluster",
     "clc",
+    "tmem-uninit",
 )
 """Names of `enum FaultKind`, by number."""
 
@@ -124,6 +125,7 @@ BLOCK_KINDS = (
     "other",
     "tmem-alloc",
     "tcgen05",
+    "grid",
 )
 """Names of `enum BlockKind`, by number."""
 

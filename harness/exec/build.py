@@ -163,6 +163,16 @@ class Core:
         lib.ss_create.argtypes = [ctypes.POINTER(abi.Config)]
         lib.ss_run.restype = ctypes.c_uint32
         lib.ss_run.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+        u32, machine = ctypes.c_uint32, ctypes.c_void_p
+        for name, result, given in (
+            ("ss_prerequisite", None, [machine, u32]),
+            ("ss_hold", None, [machine, u32]),
+            ("ss_dependents_may_start", u32, [machine]),
+            ("ss_live_ctas", u32, [machine]),
+            ("ss_slots", u32, [machine]),
+        ):
+            function = getattr(lib, name)
+            function.restype, function.argtypes = result, given
         lib.ss_destroy.argtypes = [ctypes.c_void_p]
         lib.ss_stats.argtypes = [ctypes.c_void_p, ctypes.POINTER(abi.Stats)]
         lib.ss_faults.restype = ctypes.c_void_p

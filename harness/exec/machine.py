@@ -16,6 +16,7 @@ from sidestream.harness.errors import UsageError
 from sidestream.harness.exec import abi, cost
 from sidestream.harness.exec.build import load, pointer
 from sidestream.harness.exec.program import Program, arch_number
+from sidestream.harness.exec.result import Result, read_result
 from sidestream.harness.launch import Launch
 
 _FIRST_SLICE, _MOST_SLICE = 50_000, 20_000_000
@@ -61,58 +62,6 @@ class Options:
     tensor_memory_check: bool = False
     isa_order: bool = False
     cost: cost.CostTable | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """One defect: its first occurrence, and how often it came."""
-
-    kind: str
-    pc: int
-    cta: tuple[int, int, int]
-    warp: int
-    lane: int
-    allocation: int | None
-    address: int
-    size: int
-    info: int
-    count: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Waiting:
-    """A warp that did not finish, and what it waits for."""
-
-    cta: tuple[int, int, int]
-    warp: int
-    pc: int
-    mask: int
-    kind: str
-    address: int
-    info: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What executing a launch gave.
-
-    `status` is `done`, `budget`, `deadline`, `deadlock`, `unsupported`, `trap`,
-    `divergent-sync` or `internal`; anything but `done` left the work unfinished.
-    """
-
-    status: str
-    stop_pc: int
-    faults: tuple[Fault, ...]
-    dropped_faults: int
-    waiting: tuple[Waiting, ...]
-    warp_instructions: int
-    mma_flops: int
-    tma_bytes: int
-    seconds: float
-    counts: NDArray[np.uint64]
-    """Executions of every bytecode row."""
-    costs: cost.Costs | None = None
-    """What the cost model counted, if it was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +162,132 @@ def check_geometry(program: Program, launch: Launch, options: Options) -> None:
         )
 
 
+class Running:
+    """A launch that is being executed, slice by slice; close it in the end.
+
+    Args:
+        program: The lowered kernel.
+        launch: Grid, block, cluster, dynamic shared memory, parameters.
+        allocations: `ALLOC_DTYPE` rows sorted by `va`; the memory they name must
+            stay alive until `close` and is written in place.
+        options: Schedule, budgets, chip limits.
+        observer: Told of every access and synchronisation; it changes no byte.
+
+    Raises:
+        UsageError: for a launch no device would accept.
+        MemoryError: if the resident CTAs do not fit.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        launch: Launch,
+        allocations: NDArray[np.void],
+        options: Options,
+        observer: Observer | None = None,
+    ) -> None:
+        check_geometry(program, launch, options)
+        self._lib = load().lib
+        self._program, self._options = program, options
+        self._params = parameter_block(program, launch)
+        allocs = np.ascontiguousarray(allocations, abi.ALLOC_DTYPE)
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        self._warps = warps = -(-threads // 32)
+        smem = program.static_smem + launch.dynamic_smem
+        each = warps * (program.rf_bytes + program.local_bytes * 32) + smem
+        each += _TENSOR_MEMORY if program.tensor_memory else 0
+        resident = max(1, min(options.sms, _MAX_RESIDENT_BYTES // max(each, 1)))
+        config = abi.Config(
+            code=pointer(program.code),
+            ext=pointer(program.ext),
+            consts=pointer(program.consts),
+            params=pointer(self._params),
+            allocs=pointer(allocs) if len(allocs) else None,
+            seed=options.seed & (2**64 - 1),
+            budget=options.budget,
+            n_code=len(program.code),
+            n_ext=len(program.ext),
+            n_consts=len(program.consts),
+            n_params=len(self._params) - 64,
+            n_allocs=len(allocs),
+            rf_bytes=program.rf_bytes,
+            smem_size=smem,
+            local_bytes=program.local_bytes,
+            grid=launch.grid,
+            block=launch.block,
+            cluster=launch.cluster,
+            n_sms=resident,
+            ctas_per_sm=options.ctas_per_sm,
+            quantum=options.quantum,
+            smem_fill=options.smem_fill,
+            reg_fill=options.register_fill,
+            arch=arch_number(program.function.target),
+            regs_per_thread=_registers(program, threads),
+            tensor_memory=program.tensor_memory,
+            tmem_check=options.tensor_memory_check,
+            isa_order=options.isa_order,
+            observer=observer.attach(_geometry(program, launch, resident, options))
+            if observer
+            else None,
+        )
+        if options.cost:
+            charged = cost.charges(program, options.cost)
+            config.cost = cost.config(charged, options.cost)
+        self._machine: int | None = self._lib.ss_create(ctypes.byref(config))
+        if not self._machine:
+            raise MemoryError(
+                f"{launch.kernel}: {resident} resident CTAs of {each >> 20} MiB do not "
+                "fit"
+            )
+
+    def run(self, steps: int) -> str:
+        """Execute about `steps` warp instructions; `steps` if there are more."""
+        return abi.STATUSES[self._lib.ss_run(self._machine, steps)]
+
+    def executed(self) -> int:
+        """Warp instructions so far."""
+        stats = abi.Stats()
+        self._lib.ss_stats(self._machine, ctypes.byref(stats))
+        return int(stats.executed)
+
+    def result(self, seconds: float, *, late: bool = False) -> Result:
+        """Return what it has given up to now."""
+        assert self._machine
+        result = read_result(self._program, self._machine, seconds, late=late)
+        if self._options.cost:
+            counted = cost.read(
+                self._machine, rows=len(self._program.code), warps=self._warps
+            )
+            result = dataclasses.replace(result, costs=counted)
+        return result
+
+    def close(self) -> None:
+        """Give its memory back."""
+        self._lib.ss_destroy(self._machine)
+        self._machine = None
+
+    # --- together with other launches (exec/overlap.py) -------------------------
+    def depend(self, *, pending: bool) -> None:
+        """Say whether a launch that it depends on is still running."""
+        self._lib.ss_prerequisite(self._machine, int(pending))
+
+    def lets_dependents_start(self) -> bool:
+        """Whether every CTA has allowed it, or is over."""
+        return bool(self._lib.ss_dependents_may_start(self._machine))
+
+    def hold(self, ctas: int) -> None:
+        """Let at most so many CTAs be alive at once."""
+        self._lib.ss_hold(self._machine, ctas)
+
+    def live_ctas(self) -> int:
+        """CTAs alive."""
+        return int(self._lib.ss_live_ctas(self._machine))
+
+    def slots(self) -> int:
+        """CTAs that it may have alive when it has the chip for itself."""
+        return int(self._lib.ss_slots(self._machine))
+
+
 def execute(
     program: Program,
     launch: Launch,
@@ -237,63 +312,13 @@ def execute(
         MemoryError: if the resident CTAs do not fit.
     """
     options = options or Options()
-    check_geometry(program, launch, options)
-    core = load()
-    params = parameter_block(program, launch)
-    allocs = np.ascontiguousarray(allocations, abi.ALLOC_DTYPE)
-    threads = launch.block[0] * launch.block[1] * launch.block[2]
-    warps = -(-threads // 32)
-    smem = program.static_smem + launch.dynamic_smem
-    each = warps * (program.rf_bytes + program.local_bytes * 32) + smem
-    each += _TENSOR_MEMORY if program.tensor_memory else 0
-    resident = max(1, min(options.sms, _MAX_RESIDENT_BYTES // max(each, 1)))
-    config = abi.Config(
-        code=pointer(program.code),
-        ext=pointer(program.ext),
-        consts=pointer(program.consts),
-        params=pointer(params),
-        allocs=pointer(allocs) if len(allocs) else None,
-        seed=options.seed & (2**64 - 1),
-        budget=options.budget,
-        n_code=len(program.code),
-        n_ext=len(program.ext),
-        n_consts=len(program.consts),
-        n_params=len(params) - 64,
-        n_allocs=len(allocs),
-        rf_bytes=program.rf_bytes,
-        smem_size=smem,
-        local_bytes=program.local_bytes,
-        grid=launch.grid,
-        block=launch.block,
-        cluster=launch.cluster,
-        n_sms=resident,
-        ctas_per_sm=options.ctas_per_sm,
-        quantum=options.quantum,
-        smem_fill=options.smem_fill,
-        reg_fill=options.register_fill,
-        arch=arch_number(program.function.target),
-        regs_per_thread=_registers(program, threads),
-        tensor_memory=program.tensor_memory,
-        observer=observer.attach(_geometry(program, launch, resident, options))
-        if observer
-        else None,
-        tmem_check=options.tensor_memory_check,
-        isa_order=options.isa_order,
-    )
-    if options.cost:
-        charged = cost.charges(program, options.cost)
-        config.cost = cost.config(charged, options.cost)
-    machine = core.lib.ss_create(ctypes.byref(config))
-    if not machine:
-        raise MemoryError(
-            f"{launch.kernel}: {resident} resident CTAs of {each >> 20} MiB do not fit"
-        )
+    running = Running(program, launch, allocations, options, observer)
     began = time.perf_counter()
     late = False
     steps, last = _FIRST_SLICE, 0.0
     try:
         # Python gets control back often enough for Ctrl-C, progress and deadlines.
-        while core.lib.ss_run(machine, steps) == abi.STATUSES.index("steps"):
+        while running.run(steps) == "steps":
             spent = time.perf_counter() - began
             if options.deadline is not None and spent > options.deadline:
                 late = True
@@ -302,17 +327,10 @@ def execute(
             steps = min(steps * 2, _MOST_SLICE) if fast else max(steps // 2, 1000)
             last = spent
             if progress:
-                stats = abi.Stats()
-                core.lib.ss_stats(machine, ctypes.byref(stats))
-                progress(stats.executed)
-        seconds = time.perf_counter() - began
-        result = _result(program, machine, seconds, late=late)
-        if options.cost:
-            counted = cost.read(machine, rows=len(program.code), warps=warps)
-            result = dataclasses.replace(result, costs=counted)
-        return result
+                progress(running.executed())
+        return running.result(time.perf_counter() - began, late=late)
     finally:
-        core.lib.ss_destroy(machine)
+        running.close()
 
 
 def _registers(program: Program, threads: int) -> int:
@@ -322,66 +340,3 @@ def _registers(program: Program, threads: int) -> int:
         return bound[0]
     warps = -(-threads // 32)
     return max(24, min(255, 65536 // (warps * 32) // 8 * 8))
-
-
-def _result(program: Program, machine: int, seconds: float, *, late: bool) -> Result:
-    core = load()
-    stats = abi.Stats()
-    core.lib.ss_stats(machine, ctypes.byref(stats))
-
-    def view(address: int, count: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
-        raw = ctypes.string_at(address, count * dtype.itemsize)
-        return np.frombuffer(raw, dtype)
-
-    faults = view(core.lib.ss_faults(machine), stats.n_faults, abi.FAULT_DTYPE)
-    raw = ctypes.string_at(core.lib.ss_counts(machine), 8 * len(program.code))
-    status = abi.STATUSES[stats.status]
-    waiting: tuple[Waiting, ...] = ()
-    if status != "done":
-        buffer = np.zeros(256, abi.BLOCKED_DTYPE)
-        count = core.lib.ss_blocked(machine, pointer(buffer), len(buffer))
-        waiting = tuple(_waiting(b) for b in buffer[:count])
-    return Result(
-        status="deadline" if late and status == "steps" else status,
-        stop_pc=stats.stop_pc,
-        faults=tuple(_fault(f) for f in faults),
-        dropped_faults=stats.dropped_faults,
-        waiting=waiting,
-        warp_instructions=stats.executed,
-        mma_flops=stats.mma_flops,
-        tma_bytes=stats.tma_bytes,
-        seconds=seconds,
-        counts=np.frombuffer(raw, np.uint64),
-    )
-
-
-def _triple(values: NDArray[np.uint32]) -> tuple[int, int, int]:
-    return int(values[0]), int(values[1]), int(values[2])
-
-
-def _fault(f: np.void) -> Fault:
-    alloc = int(f["alloc"])
-    return Fault(
-        kind=abi.FAULT_KINDS[int(f["kind"])],
-        pc=int(f["pc"]),
-        cta=_triple(f["cta"]),
-        warp=int(f["warp"]),
-        lane=int(f["lane"]),
-        allocation=None if alloc == 0xFFFF_FFFF else alloc,
-        address=int(f["addr"]),
-        size=int(f["size"]),
-        info=int(f["info"]),
-        count=int(f["count"]),
-    )
-
-
-def _waiting(b: np.void) -> Waiting:
-    return Waiting(
-        cta=_triple(b["cta"]),
-        warp=int(b["warp"]),
-        pc=int(b["pc"]),
-        mask=int(b["mask"]),
-        kind=abi.BLOCK_KINDS[int(b["kind"])],
-        address=int(b["addr"]),
-        info=int(b["info"]),
-    )

@@ -41,7 +41,7 @@ class _Race(ctypes.Structure):
         ("handed_pc", ctypes.c_uint32),
         ("learned_pc", ctypes.c_uint32),
         ("known", ctypes.c_uint32),
-        ("after_issue", ctypes.c_uint32),
+        ("over", ctypes.c_uint32),
         ("address", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
     ]
@@ -87,7 +87,8 @@ class Race:
             had done, or None if it had not yet, or is an operation.
         learned: Row by which the later warp last learned of others, or None.
         known: Clock up to which the later side knew the earlier one.
-        after_issue: The earlier side knew that the later one, an operation, was issued.
+        over: `earlier` or `later`: the side, an operation, of whose issue the other one
+            knew, so that its completion is what has to be awaited; else None.
     """
 
     space: str
@@ -99,7 +100,7 @@ class Race:
     handed_over: int | None
     learned: int | None
     known: int
-    after_issue: bool
+    over: str | None
 
 
 @functools.cache
@@ -239,7 +240,7 @@ class Watcher:
             handed_over=None if race.handed_pc == _NONE else race.handed_pc,
             learned=None if race.learned_pc == _NONE else race.learned_pc,
             known=race.known,
-            after_issue=bool(race.after_issue),
+            over=(None, "earlier", "later")[race.over],
         )
 
     def _side(self, race: _Race, which: int) -> Side:

@@ -18,8 +18,8 @@ from sidestream.harness.exec.cost import (
     mma_flops,
     registers_moved,
 )
-from sidestream.harness.exec.machine import Result
 from sidestream.harness.exec.program import Program
+from sidestream.harness.exec.result import Result
 from sidestream.harness.ptx import ir
 from sidestream.harness.stats import classes, roles
 from sidestream.reports.cost import LaunchCost, Role, Waits

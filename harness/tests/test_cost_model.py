@@ -305,14 +305,17 @@ MMA_UNITS = 2 * 128 * 64 * 16 // 4096
 DESC = 1 << 46 | 64 << 32 | 1 << 16 | tcgen05_case.AT >> 4
 
 
-def multiplied(times: int, seed: int = 0):
+def multiplication(times: int, seed: int = 0) -> tcgen05_case.CoreRun:
     body = ".reg .b64 %d;\n.reg .pred %no;\nsetp.ne.u32 %no, %rank, %rank;\n"
     body += f"mov.b64 %d, {DESC};\n"
     body += f"tcgen05.mma.cta_group::1.kind::f16 [0], %d, %d, {IDESC}, %no;\n" * times
     body += tcgen05_case.commit(1)
     options = replace(COSTED, seed=seed)
-    case = tcgen05_case.clean(tcgen05_case.run(body, options=options, filled=1))
-    return case.result.costs
+    return tcgen05_case.clean(tcgen05_case.run(body, options=options, filled=1))
+
+
+def multiplied(times: int, seed: int = 0):
+    return multiplication(times, seed).result.costs
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -325,8 +328,29 @@ def test_multiplications_follow_each_other_and_a_commit_follows_them(seed: int):
 
 
 def test_tensor_memory_takes_a_unit_for_each_half_row():
-    # the case's own tail loads 512 columns one by one: 128 bytes at 64 a unit
-    assert multiplied(1).chain.units["tmem"] == 2 * (512 + 1)
+    # the case itself loads and stores columns of 128 bytes a warp, at 64 a unit
+    case = multiplication(1)
+    rows = case.result.costs.rows[0]
+    columns = 0
+    for row in np.flatnonzero(main_rows(case.program)):
+        ins = case.program.instruction(row)
+        if ins.op in ("tcgen05.ld", "tcgen05.st"):
+            columns += int(rows[row]) * int(ins.mods["num"][1:])
+    assert columns >= 512
+    assert case.result.costs.chain.units["tmem"] == 2 * columns
+
+
+def test_a_pair_has_two_tensor_cores():
+    # M = 256 of the pair: twice the flops in the time of M = 128
+    shape = 1 << 4 | 8 << 17 | 16 << 24
+    body = ".reg .b64 %d;\n.reg .pred %no;\nsetp.ne.u32 %no, %rank, %rank;\n"
+    body += f"mov.b64 %d, {DESC};\n"
+    body += f"tcgen05.mma.cta_group::2.kind::f16 [0], %d, %d, {shape}, %no;\n"
+    body += tcgen05_case.commit(2)
+    case = tcgen05_case.run(body, options=COSTED, filled=1, group=2)
+    costs = tcgen05_case.clean(case).result.costs
+    assert int(costs.work.max()) == 2 * 256 * 64 * 16
+    assert costs.longest.units["tcgen05"] == MMA_UNITS + 10
 
 
 def ring(seed: int, *, cost: CostTable | None = TABLE) -> Ran:

@@ -475,6 +475,6 @@ def test_a_read_of_cells_that_nothing_wrote(seed):
     for column in (4, 5, 6):
         assert read_of(column, lane=32, seed=seed) == set()
     for column in (0, 3, 7, 8, 30):
-        assert read_of(column, lane=32, seed=seed) == {("tmem", UNWRITTEN)}
-    assert read_of(4, lane=0, seed=seed) == {("tmem", UNWRITTEN)}
+        assert read_of(column, lane=32, seed=seed) == {("tmem-uninit", UNWRITTEN)}
+    assert read_of(4, lane=0, seed=seed) == {("tmem-uninit", UNWRITTEN)}
     assert read_of(0, lane=32, check=False, seed=seed) == set()

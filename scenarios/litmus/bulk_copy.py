@@ -20,6 +20,7 @@ _TX = (
 )
 _IN = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
 _OUT = "cp.async.bulk.global.shared::cta.bulk_group"
+_REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32"
 _TRY = "mbarrier.try_wait.parity.shared::cta.b64"
 _STORE, _LOAD = "st.shared.b32 [%xl], 1;\n", "ld.shared.b32 %r1, [%xl];\n"
 _FENCE = "fence.proxy.async.shared::cta;\n"
@@ -34,7 +35,7 @@ TWINS = (
         warps=(lead(expect(256) + bulk_load()), "<op>" + _LOAD),
         bars=(1,),
         op=wait(),
-        found=smem(_IN, "ld.shared.b32", "P3"),
+        found=smem(_IN, "ld.shared.b32"),
     ),
     Twin(
         name="load_wait_overwrite",
@@ -43,7 +44,7 @@ TWINS = (
         warps=(lead(expect(256) + bulk_load()), "<op>" + _STORE),
         bars=(1,),
         op=wait(),
-        found=smem(_IN, "st.shared.b32", "P3"),
+        found=smem(_IN, "st.shared.b32"),
     ),
     Twin(
         name="wait_by_one_lane_for_all",
@@ -55,7 +56,7 @@ TWINS = (
         ),
         bars=(1,),
         op="bar.warp.sync -1;\n",
-        found=smem(_IN, "ld.shared.b32", "P3"),
+        found=smem(_IN, "ld.shared.b32"),
     ),
     Twin(
         name="wait_by_another_warp",
@@ -67,7 +68,7 @@ TWINS = (
         ),
         bars=(1,),
         op="bar.sync 1, 64;\n",
-        found=smem(_IN, "ld.shared.b32", "P3"),
+        found=smem(_IN, "ld.shared.b32"),
     ),
     Twin(
         name="bytes_of_one_copy_of_two",
@@ -118,12 +119,12 @@ TWINS = (
         rule="P3",
         title=_MBAR,
         warps=(
-            lead(expect(128) + bulk_load(size=128) + "<op>" + expect(128) + bulk_load(size=128)),
-            wait() + _LOAD + _FENCE + _FREE,
+            lead("<op>" + expect(128) + bulk_load(size=128)),
+            _LOAD + _FENCE + _FREE,
         ),
         bars=(1, 32),
         op=wait(0, "%bar+8"),
-        found=(),
+        found=smem("ld.shared.b32", _IN),
     ),
     Twin(
         name="store_read_before_the_source_is_overwritten",
@@ -258,13 +259,12 @@ TWINS = (
         title="Data Movement and Conversion Instructions: cp.reduce.async.bulk",
         warps=(
             lead(
-                "<op>.global.shared::cta.bulk_group.add.u32 [%g], [%x], 256;\n"
-                "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%g], [%y], "
-                "256;\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n"
+                "<op> [%g], [%x], 256;\n" + _REDUCE + " [%g], [%y], 256;\n"
+                "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n"
             ),
         ),
-        op="cp.reduce.async.bulk",
-        broken="",
-        found=(),
+        op=_REDUCE,
+        broken=_OUT,
+        found=gmem(_OUT, _REDUCE, "P4"),
     ),
 )

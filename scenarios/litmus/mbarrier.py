@@ -236,8 +236,8 @@ TWINS = (
         rule="M8",
         title=_INIT,
         warps=(
-            "@%one mbarrier.init.shared.b64 [%bar], 1;\n<op>"
-            "@%one st.volatile.shared.b32 [%slot], 1;\n",
+            "@%one mbarrier.init.shared.b64 [%bar], 1;\n"
+            "@%one st.volatile.shared.b32 [%slot], 1;\n<op>",
             "$L: ld.volatile.shared.b32 %r1, [%slot];\nsetp.ne.u32 %p1, %r1, 1;\n"
             "@%p1 bra $L;\n<op>@%one mbarrier.arrive.shared.b64 _, [%bar];\n",
         ),

@@ -182,6 +182,6 @@ TWINS = (
         title=_TITLE,
         warps=(_STORE + _OP + "<op>" + _SEND,),
         op="bar.warp.sync -1;\n",
-        found=(race("smem-race", "st.shared.b32", _OUT, "B3"),),
+        found=(race("smem-race", "st.shared.b32", _OUT),),
     ),
 )

@@ -162,7 +162,7 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land, int wide_
     op->lane = l;
     op->mask = 1u << l;
     op->group = bulk_group_step(w->bulk_committed[l], BULK_GROUP_ISSUE, 0, 0).value;
-    if (w->m->cost) cost_work(w->m, a[A_SIZE]);
+    if (w->m->cost) cost_work(w->m, a[A_SIZE], 1);
     async_push(w->m, op);
   }
   return STEP_NEXT;

@@ -7,6 +7,7 @@
 #include "clc.h"
 
 #include "access.h"
+#include "dependent.h"
 #include "mbarrier.h"
 
 #define RESPONSE 0xc1c05e5eu
@@ -41,6 +42,7 @@ static void land(Machine *m, Async *op) {
   m->next_cta = r.state.next * m->cluster_size;
   u32 words[4] = {RESPONSE & ~1u, 0, 0, 0};
   if (r.value) {
+    m->dependency = grid_step(m->dependency, GRID_CANCEL, m->cluster_size).state;
     words[0] |= 1u;
     cta_coordinates(m, r.value - 1, 0, &words[1]);
   }

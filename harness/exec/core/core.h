@@ -95,7 +95,8 @@ enum FaultKind {
   FAULT_TMEM,          /* tensor memory access; info = enum TmemError */
   FAULT_TCGEN05,       /* descriptor, operand or issue; info = enum Tcgen05Error */
   FAULT_CLUSTER,       /* use of another CTA; info = enum ClusterError */
-  FAULT_CLC            /* cluster launch control; info = enum ClcError */
+  FAULT_CLC,           /* cluster launch control; info = enum ClcError */
+  FAULT_TMEM_UNINIT    /* a read of tensor memory that nothing wrote */
 };
 
 /* One folded defect: first occurrence and how often it came again. */
@@ -131,7 +132,8 @@ enum BlockKind {
   BLOCK_SETMAXNREG,
   BLOCK_OTHER,
   BLOCK_TMEM_ALLOC, /* info = columns asked for */
-  BLOCK_TCGEN05     /* tcgen05.wait, or the first use of a loaded register */
+  BLOCK_TCGEN05,    /* tcgen05.wait, or the first use of a loaded register */
+  BLOCK_GRID        /* griddepcontrol.wait */
 };
 
 typedef struct Barrier { /* named barrier of a CTA */
@@ -149,6 +151,12 @@ typedef struct ClusterBarrier { /* barrier.cluster; in the cluster's rank 0 */
   u64 phase;
 } ClusterBarrier;
 
+typedef struct GridState { /* programmatic dependent launch; see dependent.h */
+  u32 ctas;    /* of the grid */
+  u32 ready;   /* that have let dependents start, or are over */
+  u32 pending; /* 1: a prerequisite grid has not completed */
+} GridState;
+
 struct Cta {
   Machine *m;
   u32 slot;       /* index in machine->ctas */
@@ -165,6 +173,7 @@ struct Cta {
   u32 pending_async; /* operations in flight that read or write this CTA's smem */
   u32 regs_pool;  /* registers released by setmaxnreg.dec, in registers x warps */
   ClusterBarrier cluster_bar;
+  u32 dependents_counted; /* it has let dependent grids start, or has exited */
   u32 clc_closed, clc_failed; /* clc.h; closed counts in the cluster's rank 0 */
 };
 
@@ -257,6 +266,9 @@ struct Machine {
   u32 grid[3], block[3], cluster[3];
   u32 cluster_size, n_ctas; /* CTAs of the grid */
   u32 next_cta;
+  u32 live_ctas, max_ctas; /* now, and at most */
+  u32 held; /* 1: CTAs are left that max_ctas keeps from starting */
+  GridState dependency;
   u32 smem_size; /* static + dynamic bytes of a CTA, without SMEM_BASE */
   u32 local_bytes;
   u32 n_slots, warps_per_cta;
@@ -338,9 +350,15 @@ typedef struct OpEntry {
 } OpEntry;
 /* Each family file defines `const OpEntry ops_<family>[]` ended by {0, 0}. */
 
-/* --- machine.c ---------------------------------------------------------------- */
+/* --- residency.c -------------------------------------------------------------- */
 /* %ctaid of the CTA of rank `rank` in the grid's cluster number `cluster`. */
 void cta_coordinates(const Machine *m, u32 cluster, u32 rank, u32 *id);
+/* Start clusters where slots are free; `must`: all that fit. */
+void start_ctas(Machine *m, int must);
+/* A warp has no lanes left. */
+void finish_warp(Machine *m, Warp *w);
+
+/* --- machine.c ---------------------------------------------------------------- */
 u64 next_random(Machine *m);
 int stop_launch(Warp *w, const Insn *i, u32 status);
 static inline u32 pc_of(const Machine *m, const Insn *i) { return (u32)(i - m->code); }

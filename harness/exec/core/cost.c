@@ -46,6 +46,7 @@ typedef struct Cost {
   const CostPath *landing; /* or the operation that lands */
   u32 self, issue;         /* the warp's number, units of its instruction */
   u64 next_work;
+  u32 next_units;
 } Cost;
 
 /* Of equally late ones any will do, but the same whoever came first. */
@@ -176,14 +177,17 @@ static void remember(Groups *g, u32 group, const CostPath *end) {
   later(&g->end[at], end);
 }
 
-void cost_work(Machine *m, u64 size) { m->cost->next_work = size; }
+void cost_work(Machine *m, u64 size, u32 units) {
+  m->cost->next_work = size;
+  m->cost->next_units = units;
+}
 
 void cost_issued(Machine *m, Async *op) {
   Cost *c = m->cost;
   u32 part = PART_OF[op->kind];
   CostUnit unit = c->unit[part - MAX_WARPS];
   CostPath *busy = &c->warps[op->warp->index].unit[part - MAX_WARPS], p = moment(c);
-  u64 work = c->next_work;
+  u64 work = c->next_work, rate = (u64)unit.rate * (work ? c->next_units : 1);
   c->next_work = 0;
   c->work[pc_of(m, op->insn)] += work;
   op->path = malloc(sizeof *op->path);
@@ -200,7 +204,7 @@ void cost_issued(Machine *m, Async *op) {
     spend(&p, part, unit.latency);
   } else if (part != COST_TMEM) { /* whose cost is its row's */
     later(&p, busy);
-    spend(&p, part, (work + unit.rate - 1) / unit.rate);
+    spend(&p, part, (work + rate - 1) / rate);
     *busy = p;
     if (op->kind != ASYNC_BULK_STORE && part != COST_TENSOR)
       spend(&p, part, unit.latency);

@@ -88,8 +88,8 @@ void cost_begin(Machine *m, u32 pc);
 void cost_executed(Machine *m, const Warp *w, u32 pc, u32 active);
 
 /* --- operations in flight --------------------------------------------------------- */
-/* Flops or bytes of the operation that is issued next. */
-void cost_work(Machine *m, u64 size);
+/* Flops or bytes of the operation that is issued next, and how many units share it. */
+void cost_work(Machine *m, u64 size, u32 units);
 void cost_issued(Machine *m, Async *op);
 /* Around op->land: what it signals, it signals at the operation's time. */
 const CostPath *cost_land(Machine *m, const Async *op);

@@ -69,7 +69,7 @@ static int copy(Warp *w, const Insn *i, u32 m) {
       op->lanes[l][1] = src[l] + (u64)(s64)i->x[3];
     }
     left &= ~op->mask;
-    if (w->m->cost) cost_work(w->m, (u64)size * (u32)__builtin_popcount(op->mask));
+    if (w->m->cost) cost_work(w->m, (u64)size * (u32)__builtin_popcount(op->mask), 1);
     async_push(w->m, op);
   }
   return STEP_NEXT;

@@ -5,8 +5,6 @@
  */
 #include <stdlib.h>
 
-#include "observer.h"
-#include "clc.h"
 #include "core.h"
 #include "cost.h"
 #include "tmem.h"
@@ -100,11 +98,6 @@ void ss_destroy(Machine *m) {
   free(m);
 }
 
-static void fill32(u8 *p, u64 bytes, u32 v) {
-  u32 *q = (u32 *)p;
-  for (u64 k = 0; k < bytes / 4; k++) q[k] = v;
-}
-
 static int link_code(Machine *m, const Config *c) {
   u32 n_ops = ss_op_count();
   OpFn *table = malloc(n_ops * sizeof *table);
@@ -154,7 +147,8 @@ Machine *ss_create(const Config *c) {
   if (slots > m->n_ctas) slots = m->n_ctas;
   slots = slots / m->cluster_size * m->cluster_size;
   if (slots < m->cluster_size) slots = m->cluster_size;
-  m->n_slots = slots;
+  m->n_slots = m->max_ctas = slots;
+  m->dependency = (GridState){m->n_ctas, 0, 0};
   m->n_warps = slots * m->warps_per_cta;
   m->seed = c->seed;
   m->rng = c->seed * 0x9e3779b97f4a7c15ull + 0x2545f4914f6cdd1dull;
@@ -219,76 +213,6 @@ Machine *ss_create(const Config *c) {
     w->done = 1;
   }
   return m;
-}
-
-/* Clusters in x-fastest order, and the CTAs of a cluster likewise. */
-void cta_coordinates(const Machine *m, u32 cluster, u32 rank, u32 *id) {
-  for (int k = 0; k < 3; k++) {
-    u32 n = m->grid[k] / m->cluster[k];
-    id[k] = cluster % n * m->cluster[k] + rank % m->cluster[k];
-    cluster /= n;
-    rank /= m->cluster[k];
-  }
-}
-
-static void start_cta(Machine *m, u32 slot, u32 cluster) {
-  Cta *c = &m->ctas[slot];
-  c->rank = slot % m->cluster_size;
-  c->linear = cluster * m->cluster_size + c->rank;
-  c->first_slot = slot - c->rank;
-  cta_coordinates(m, cluster, c->rank, c->id);
-  memset(c->bar, 0, sizeof c->bar);
-  c->pending_async = 0;
-  c->regs_pool = 0;
-  c->clc_closed = c->clc_failed = 0;
-  fill32(c->smem, round_up(m->smem_size, 4), m->smem_fill);
-  memset(c->mbar_live, 0, m->smem_size / 8 + 1);
-  if (c->tmem) tmem_start(c);
-  u64 threads = (u64)m->block[0] * m->block[1] * m->block[2];
-  ClusterBarrier *bar = &m->ctas[c->first_slot].cluster_bar;
-  if (!c->rank) *bar = (ClusterBarrier){(u32)threads * m->cluster_size, 0, 0};
-  c->live_warps = m->warps_per_cta;
-  m->live_warps += m->warps_per_cta;
-  for (u32 k = 0; k < m->warps_per_cta; k++) {
-    Warp *w = &m->warps[slot * m->warps_per_cta + k];
-    u64 left = threads - (u64)k * 32;
-    w->initial = left >= 32 ? FULL : (1u << left) - 1;
-    w->live = w->initial;
-    w->done = 0;
-    w->block_kind = BLOCK_NONE;
-    w->cc = 0;
-    w->nreg = m->regs_per_thread;
-    w->nreg_set = 0;
-    memset(w->wait_active, 0, sizeof w->wait_active);
-    memset(w->bar_lanes, 0, sizeof w->bar_lanes);
-    memset(w->bar_trues, 0, sizeof w->bar_trues);
-    memset(w->bar_falses, 0, sizeof w->bar_falses);
-    memset(w->cpa_committed, 0, sizeof w->cpa_committed);
-    memset(w->bulk_committed, 0, sizeof w->bulk_committed);
-    memset(w->cluster_lane, 0, sizeof w->cluster_lane);
-    w->tmem_loads = w->tmem_stores = 0;
-    w->tc_fence = w->tc_own = 0;
-    fill32(w->rf, m->rf_bytes, m->reg_fill);
-    fill32(w->local, (u64)m->local_bytes * LANES & ~3ull, m->reg_fill);
-    paths_init(w, 0, w->initial);
-  }
-  if (m->cost) cost_start_cta(m, c);
-}
-
-/* Start whole clusters where slots are free. A seed holds some back, since a device
- * takes time to start a grid: others may cancel them meanwhile. */
-static void start_ctas(Machine *m, int must) {
-  for (u32 s = 0; s < m->n_slots && m->next_cta < m->n_ctas; s += m->cluster_size) {
-    int idle = 1;
-    for (u32 k = 0; k < m->cluster_size; k++) idle &= m->ctas[s + k].live_warps == 0;
-    if (!idle) continue;
-    if (m->seed && m->live_warps && !must && (next_random(m) & 3)) return;
-    ClcState grid = {m->next_cta / m->cluster_size, m->n_ctas / m->cluster_size, 0, 0};
-    u32 cluster = clc_step(grid, CLC_LAUNCH, 0).value - 1;
-    m->next_cta += m->cluster_size;
-    for (u32 k = 0; k < m->cluster_size; k++) start_cta(m, s + k, cluster);
-    for (u32 k = 0; k < m->cluster_size; k++) OBSERVE(m, cta, &m->ctas[s + k]);
-  }
 }
 
 /* --- interpreter ------------------------------------------------------------------ */
@@ -388,16 +312,6 @@ static u64 run_warp(Machine *m, Warp *w, u64 quantum) {
   return run_slice(m, w, quantum, 1);
 }
 
-static void finish_warp(Machine *m, Warp *w) {
-  Cta *c = w->cta;
-  m->live_warps--;
-  m->progress++;
-  if (--c->live_warps) return;
-  async_land_cta(m, c);
-  if (m->cost) cost_finish_cta(m, c);
-  if (c->tmem) tmem_finish(c);
-}
-
 static Warp *choose(Machine *m) {
   u32 at = m->seed ? (u32)(next_random(m) % m->n_warps) : m->rr;
   for (u32 k = 0; k < m->n_warps; k++) {
@@ -435,8 +349,8 @@ u32 ss_run(Machine *m, u64 steps) {
   if (m->status == ST_STEPS) m->status = ST_RUNNING;
   while (m->status == ST_RUNNING) {
     start_ctas(m, 0);
-    if (!m->live_warps) {
-      m->status = ST_DONE;
+    if (!m->live_warps) { /* the rest waits for another grid to make room */
+      m->status = m->next_cta < m->n_ctas ? ST_STEPS : ST_DONE;
       break;
     }
     land_some(m, 0);
@@ -452,6 +366,8 @@ u32 ss_run(Machine *m, u64 steps) {
       start_ctas(m, 1);
       if (m->n_queue) {
         land_some(m, 1);
+      } else if (m->dependency.pending || m->held) {
+        m->status = ST_STEPS; /* another grid has to go on first */
       } else if (++dry < MAX_DRY && (m->progress != seen || stuck < 3)) {
         /* nothing in flight and everyone waits: let suspended try_waits time out */
         stuck = m->progress != seen ? 0 : stuck + 1;

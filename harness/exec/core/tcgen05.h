@@ -8,7 +8,7 @@
 
 #include "tmem.h"
 
-/* The info of FAULT_TMEM_ALLOC and FAULT_TMEM. */
+/* The info of FAULT_TMEM_ALLOC, FAULT_TMEM and FAULT_TMEM_UNINIT. */
 enum TmemError {
   TMEM_OK = 0,
   TMEM_COUNT,        /* columns other than a power of two in 32 .. 512 */

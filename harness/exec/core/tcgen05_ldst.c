@@ -75,7 +75,8 @@ static Bases check(Warp *w, const Insn *i, u32 addr, int reads) {
       OBSERVE(w->m, tensor, w, i, tmem_lane(b.addr[h]), lanes, tmem_column(b.addr[h]), width,
               reads ? ACCESS_READ : ACCESS_WRITE);
     if (!error) continue;
-    fault(w, i, 0, FAULT_TMEM, b.addr[h], (u64)lanes << 16 | width, error);
+    u32 kind = error == TMEM_UNWRITTEN ? FAULT_TMEM_UNINIT : FAULT_TMEM;
+    fault(w, i, 0, kind, b.addr[h], (u64)lanes << 16 | width, error);
     if (error != TMEM_UNWRITTEN) b.ok = 0;
   }
   return b;

@@ -52,7 +52,8 @@ static int columns_ok(const Mma *x, const Cta *c, u32 addr, u32 n, u32 lane, int
     code = TMEM_UNALLOCATED;
   else if (read && x->m->tmem_check && !tmem_marked(c, 0, TMEM_LANES, column, n))
     code = TMEM_UNWRITTEN;
-  if (code) refuse(x, c, FAULT_TMEM, addr, n, code);
+  u32 kind = code == TMEM_UNWRITTEN ? FAULT_TMEM_UNINIT : FAULT_TMEM;
+  if (code) refuse(x, c, kind, addr, n, code);
   return code == TMEM_OK || code == TMEM_UNWRITTEN;
 }
 
@@ -231,7 +232,7 @@ static int mma(Warp *w, const Insn *i, u32 m) {
     for (s32 k = EXT_MASK; k < i->n_ext; k++) call.disabled[k - EXT_MASK] = R32(ext[k])[l];
     u32 shape = (u32)form.kind << 28 | (call.idesc & 0x1f7e0030u);
     u32 same = (shape ^ call.d * 0x9e3779b1u) | 1u;
-    if (w->m->cost) cost_work(w->m, flops(&form, call.idesc));
+    if (w->m->cost) cost_work(w->m, flops(&form, call.idesc), form.group);
     if (tcgen05_issue(w, i, l, ASYNC_TC_MMA, land, &call, sizeof call, same, 0))
       return STEP_STOP;
   }

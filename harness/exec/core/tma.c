@@ -352,7 +352,7 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
       s64 c = d < dim ? RS32(ref[EXT_COORD + d])[lane] : 0;
       op->arg[A_COORD + d] = (u64)c;
     }
-    if (w->m->cost) cost_work(w->m, t.rows * t.row_bytes);
+    if (w->m->cost) cost_work(w->m, t.rows * t.row_bytes, 1);
     async_push(w->m, op);
   }
   return STEP_NEXT;

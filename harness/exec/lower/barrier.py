@@ -103,9 +103,8 @@ def _fence(low: Builder, ins: ir.Instruction) -> None:
 
 
 def _grid_dependency(low: Builder, ins: ir.Instruction) -> None:
-    """Grids run one after another here: what a grid waits for is complete."""
     only(ins)
-    low.emit("nop")
+    low.emit(ins.op)
 
 
 def _setmaxnreg(low: Builder, ins: ir.Instruction) -> None:

@@ -108,7 +108,6 @@ static void by_engine(Detector *d, u32 id, u32 pc, u32 space, u32 memory, u64 fr
   if (!e) return;
   u32 first = e->group * d->per_group;
   Accessor a = {.known = e->known, .first_comp = first, .space = space};
-  a.issuer = 1 + detector_issuer(d, e);
   a.async_plane = space == RACE_GLOBAL ? PLANE_ASYNC_GLOBAL : PLANE_ASYNC_SHARED;
   a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp};
   entry_set_flags(&a.entry, flags | ENTRY_ENGINE);
@@ -148,7 +147,6 @@ void detector_engine_tensor(Detector *d, u32 id, u32 pc, u32 memory, u32 lane, u
   if (!e) return;
   u32 first = e->group * d->per_group;
   Accessor a = {.known = e->known, .first_comp = first};
-  a.issuer = 1 + detector_issuer(d, e);
   a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp};
   entry_set_flags(&a.entry, flags | ENTRY_ENGINE);
   tensor(d, &a, memory, lane, lanes, column, columns);
@@ -167,6 +165,7 @@ void detector_warp_tensor(Detector *d, u32 slot, u32 warp, u32 pc, u32 kind, u32
   Accessor a = {.known = d->scratch, .first_comp = first};
   a.entry = (Entry){.clock = ++c->pipe[warp].clock[kind], .pc = pc, .comp = first + comp};
   entry_set_flags(&a.entry, ENTRY_ENGINE | (kind == PIPE_STORE ? ENTRY_WRITE : 0));
+  detector_note_issue(d, a.entry.comp, a.entry.clock, slot, warp, d->scratch);
   tensor(d, &a, slot, lane, lanes, column, columns);
   if (kind == PIPE_LOAD && d->profile == PROFILE_PRACTICE)
     detector_tensor_wait(d, slot, warp, PIPE_LOAD);

@@ -126,8 +126,7 @@ void detector_mbar_engine(Detector *d, u32 id, u32 pc, u32 memory, u32 address,
   check_init(d, b, &a, memory);
   if (history) knowledge_copy(d->scratch, e->known);
   else knowledge_clear(d->scratch);
-  for (u32 p = 0; p < PLANES; p++)
-    knowledge_raise(d->scratch, p, e->comp, e->clock, ANY_LANE);
+  knowledge_raise(d->scratch, PLANE_ORDER, e->comp, e->clock, ANY_LANE);
   add(d, &b->current[REACH_OWN], &b->in_current[REACH_OWN], d->scratch);
 }
 

@@ -216,6 +216,27 @@ static u32 begin(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *kn
   return id;
 }
 
+/* Remember who issued operation `id`, for reports. */
+static void note_issue(Detector *d, u32 id) {
+  const EngineAgent *e = d->engine[id - 1];
+  u32 slot = e->warp / d->warps, first = e->group * d->per_group;
+  detector_note_issue(d, first + e->comp, e->clock, slot, e->warp % d->warps, e->known);
+}
+
+void detector_note_issue(Detector *d, u32 comp, u32 clock, u32 slot, u32 warp,
+                         const Knowledge *known) {
+  u32 c = d->cta[slot].warp[warp].comp, n = known->n;
+  const u32 *k = known->entry + c;
+  u32 one = k[n] > k[0];
+  *detector_issued(d, comp, clock) = (Issue){
+      .comp = comp,
+      .clock = clock,
+      .by = slot / d->cluster * d->per_group + c,
+      .at = one ? k[n] : k[0],
+      .lane = one ? k[2 * n] : 0,
+  };
+}
+
 static u32 start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known) {
   CtaAgent *c = &d->cta[slot];
   u32 first = slot % d->cluster * d->per_cta + d->warps, at = pick(c, known, first);
@@ -224,6 +245,7 @@ static u32 start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *kn
   c->engine_busy[at]++;
   d->engine[id - 1]->comp = first + at;
   d->engine[id - 1]->clock = ++c->engine_clock[at];
+  note_issue(d, id);
   return id;
 }
 
@@ -244,7 +266,7 @@ u32 detector_follow(Detector *d, u32 id) {
     return 0;
   }
   knowledge_copy(k, e->known);
-  for (u32 p = 0; p < PLANES; p++) knowledge_raise(k, p, e->comp, e->clock, ANY_LANE);
+  knowledge_raise(k, PLANE_ORDER, e->comp, e->clock, ANY_LANE);
   u32 next = start(d, e->warp / d->warps, e->warp % d->warps, e->lanes, k);
   free(k);
   return next;
@@ -324,8 +346,9 @@ void detector_complete(Detector *d, u32 id, u32 slot, u32 warp, u32 lanes) {
   const EngineAgent *e = detector_engine(d, id);
   if (!e) return;
   knowledge_clear(d->scratch);
-  for (u32 p = 0; p < PLANES; p++)
-    knowledge_raise(d->scratch, p, e->comp, e->clock, ANY_LANE);
+  /* Accesses through the async proxy need no fence from here; others do (PTX ISA,
+   * cp.async, st.async: operations of the generic proxy). */
+  knowledge_raise(d->scratch, PLANE_ORDER, e->comp, e->clock, ANY_LANE);
   warp_acquire(&d->cta[slot].warp[warp], lanes, d->scratch);
 }
 

@@ -29,10 +29,12 @@ typedef struct Race {
   u32 handed_pc;     /* first hand-over by the earlier warp since, or NO_PC */
   u32 learned_pc;    /* last instruction by which the later warp learned, or NO_PC */
   u32 known;         /* clock up to which the later agent knows the earlier one */
-  u32 after_issue;   /* the earlier thread knew that the later operation was issued */
+  u32 over;          /* enum Over: what would have to be complete first */
   u64 address, count;
 } Race;
 #define NO_CTA 0xffffffffu
+/* Of two accesses, the operation that the other side knows to have been issued. */
+enum Over { OVER_NEITHER = 0, OVER_EARLIER, OVER_LATER };
 enum { MAX_RACES = 256, MAX_BARRIERS = 256, NAMED_BARRIERS = 16 };
 
 /* What arrivals hand to those who wait, by how far it reaches. */
@@ -53,6 +55,12 @@ typedef struct PipeAgent {
   Knowledge *known;
 } PipeAgent;
 
+/* Who issued an operation, at which clock of its own, and by which lane. */
+typedef struct Issue {
+  u32 comp, clock, by, at, lane;
+} Issue;
+enum { ISSUES = 128 };
+
 typedef struct CtaAgent {
   u32 linear;       /* its id in the grid */
   u32 born;         /* clocks of its components below this are of an earlier CTA */
@@ -65,6 +73,7 @@ typedef struct CtaAgent {
   Cell *smem; /* left as they are by the CTA before: its clocks are of the past */
   BarrierAgent barrier[MAX_BARRIERS];
   u32 n_barriers;
+  Issue issue[ISSUES]; /* the latest, where they hash to */
   Knowledge *named[NAMED_BARRIERS], *named_done[NAMED_BARRIERS];
 } CtaAgent;
 
@@ -106,13 +115,9 @@ static inline int detector_is_core(const Detector *d, u32 comp) {
   u32 at = comp % d->per_cta, first = d->warps + ENGINES;
   return at >= first && at < first + d->warps;
 }
-/* Component of its group of the warp that issued an operation. */
-static inline u32 detector_issuer(const Detector *d, const EngineAgent *e) {
-  u32 slot = e->warp / d->warps;
-  return slot % d->cluster * d->per_cta + e->warp % d->warps;
-}
-static inline int detector_is_tensor(const Detector *d, u32 comp) {
-  return comp % d->per_cta >= d->warps + ENGINES;
+/* Where the issue of an operation, by its component and clock, is remembered. */
+static inline Issue *detector_issued(Detector *d, u32 comp, u32 clock) {
+  return &d->cta[comp / d->per_cta].issue[(comp * 31u + clock) % ISSUES];
 }
 static inline u32 detector_cta_of(const Detector *d, u32 comp) { return comp / d->per_cta; }
 static inline u32 detector_group_of(const Detector *d, u32 comp) { return comp / d->per_group; }

@@ -25,6 +25,9 @@ u32 detector_commit(Detector *d, u32 slot, u32 warp, u32 lane);
 /* tcgen05.fence::before_thread_sync. */
 void detector_tensor_fence(Detector *d, u32 slot, u32 warp);
 void detector_tensor_wait(Detector *d, u32 slot, u32 warp, u32 kind);
+/* Remember who issued an operation of a component, for reports; `known` is by it. */
+void detector_note_issue(Detector *d, u32 comp, u32 clock, u32 slot, u32 warp,
+                         const Knowledge *known);
 EngineAgent *detector_engine(const Detector *d, u32 id);
 
 /* A synchronisation that orders nothing: clocks go on as if it had. */

@@ -12,16 +12,29 @@ static WarpAgent *warp_of(const Detector *d, const Entry *e) {
   return &d->cta[detector_cta_of(d, e->comp)].warp[at];
 }
 
-/* Whether the access of a thread comes after the issue of the operation that it races
- * with, so that the wait for its completion is what lacks. */
-static u32 after_issue(WarpAgent *w, const Entry *e, const Accessor *a) {
-  if (!a->issuer) return 0;
-  u32 c = a->issuer - 1, n = a->known->n;
-  const u32 *p = a->known->entry + c;
-  u32 one = p[n] > p[0], clock = one ? p[n] : p[0], lane = one ? p[2 * n] : 0;
-  u32 mine = e->lane == ANY_LANE ? (u32)__builtin_ctz(w->live ? w->live : 1) : e->lane;
-  if (c == w->comp) return mine == lane || e->clock > clock;
-  return (u32)knows(warp_strand(w, mine)->known, PLANE_ORDER, c, clock, lane);
+/* Whether one who is at `clock` of component c, and knows k, knows of an issue. */
+static int aware(const Knowledge *k, u32 first, const Entry *who, const Issue *i) {
+  if (who->comp == i->by) return who->clock > i->at;
+  u32 c = i->by - first;
+  return c < k->n && knows(k, PLANE_ORDER, c, i->at, i->lane);
+}
+
+static const Issue *issue_of(Detector *d, const Entry *e) {
+  if (!(entry_flags(e) & ENTRY_ENGINE)) return NULL;
+  const Issue *i = detector_issued(d, e->comp, e->clock);
+  return i->comp == e->comp && i->clock == e->clock ? i : NULL;
+}
+
+static u32 over(Detector *d, const Accessor *a, const Entry *e) {
+  const Issue *earlier = issue_of(d, e), *later = issue_of(d, &a->entry);
+  if (earlier && later && earlier->by == later->by)
+    return earlier->at < later->at ? OVER_EARLIER : OVER_LATER;
+  if (earlier && aware(a->known, a->first_comp, &a->entry, earlier)) return OVER_EARLIER;
+  WarpAgent *w = warp_of(d, e);
+  if (!later || !w || e->clock < detector_born(d, e->comp)) return OVER_NEITHER;
+  u32 lane = e->lane == ANY_LANE ? 0 : e->lane;
+  return aware(warp_strand(w, lane)->known, a->first_comp, e, later) ? OVER_LATER
+                                                                     : OVER_NEITHER;
 }
 
 void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict) {
@@ -54,12 +67,11 @@ void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict
       .known = c < a->known->n ? a->known->entry[c] : 0,
       .address = a->address,
       .count = 1,
+      .over = over(d, a, e),
   };
-  WarpAgent *earlier = warp_of(d, e);
-  const WarpAgent *later = warp_of(d, now);
+  const WarpAgent *earlier = warp_of(d, e), *later = warp_of(d, now);
   if (earlier && r->cta[0] != NO_CTA) {
     r->handed_pc = warp_handed_over(earlier, e->clock);
-    r->after_issue = after_issue(earlier, e, a);
   }
   if (later) r->learned_pc = later->learned_pc;
 }

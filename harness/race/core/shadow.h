@@ -67,7 +67,6 @@ typedef struct Accessor {
   const Knowledge *known;  /* by the accessing lane or operation */
   u32 first_comp;          /* machine component of known's entry 0 */
   u32 async_plane;         /* plane in which an async access sees generic ones */
-  u32 issuer;              /* of an operation: 1 + its warp's component in the group */
   u64 address;             /* of the cell, for the report */
   u32 space;
 } Accessor;

@@ -54,7 +54,8 @@ def _worker(start: int, path: str, scale: int) -> None:
     os._exit(0)  # a broken context may not tear down
 
 
-def _driver_version() -> str:
+def driver_version() -> str:
+    """Return the version of the installed driver, or `unknown`."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -94,7 +95,7 @@ def record(out: Path, scale: int) -> None:
     out.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(out / "record.npz", **arrays)
     about |= {
-        "driver": _driver_version(),
+        "driver": driver_version(),
         "recorded": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "scale": scale,
         "cases": rows,

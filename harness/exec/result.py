@@ -1,0 +1,132 @@
+"""What executing a launch gave: its state, its faults and who still waits."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sidestream.harness.exec import abi, cost
+from sidestream.harness.exec.build import load, pointer
+from sidestream.harness.exec.program import Program
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One defect: its first occurrence, and how often it came."""
+
+    kind: str
+    pc: int
+    cta: tuple[int, int, int]
+    warp: int
+    lane: int
+    allocation: int | None
+    address: int
+    size: int
+    info: int
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A warp that did not finish, and what it waits for."""
+
+    cta: tuple[int, int, int]
+    warp: int
+    pc: int
+    mask: int
+    kind: str
+    address: int
+    info: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What executing a launch gave.
+
+    `status` is `done`, `budget`, `deadline`, `deadlock`, `unsupported`, `trap`,
+    `divergent-sync` or `internal`; anything but `done` left the work unfinished.
+    `prerequisite` is a dependent launch whose prerequisite did not complete.
+    """
+
+    status: str
+    stop_pc: int
+    faults: tuple[Fault, ...]
+    dropped_faults: int
+    waiting: tuple[Waiting, ...]
+    warp_instructions: int
+    mma_flops: int
+    tma_bytes: int
+    seconds: float
+    counts: NDArray[np.uint64]
+    """Executions of every bytecode row."""
+    costs: cost.Costs | None = None
+    """What the cost model counted, if it was asked for."""
+
+
+def read_result(
+    program: Program, machine: int, seconds: float, *, late: bool = False
+) -> Result:
+    """Copy out what a machine of the core holds; `late`: it was given up."""
+    core = load()
+    stats = abi.Stats()
+    core.lib.ss_stats(machine, ctypes.byref(stats))
+
+    def view(address: int, count: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+        raw = ctypes.string_at(address, count * dtype.itemsize)
+        return np.frombuffer(raw, dtype)
+
+    faults = view(core.lib.ss_faults(machine), stats.n_faults, abi.FAULT_DTYPE)
+    raw = ctypes.string_at(core.lib.ss_counts(machine), 8 * len(program.code))
+    status = abi.STATUSES[stats.status]
+    waiting: tuple[Waiting, ...] = ()
+    if status != "done":
+        buffer = np.zeros(256, abi.BLOCKED_DTYPE)
+        count = core.lib.ss_blocked(machine, pointer(buffer), len(buffer))
+        waiting = tuple(_waiting(b) for b in buffer[:count])
+    return Result(
+        status="deadline" if late and status == "steps" else status,
+        stop_pc=stats.stop_pc,
+        faults=tuple(_fault(f) for f in faults),
+        dropped_faults=stats.dropped_faults,
+        waiting=waiting,
+        warp_instructions=stats.executed,
+        mma_flops=stats.mma_flops,
+        tma_bytes=stats.tma_bytes,
+        seconds=seconds,
+        counts=np.frombuffer(raw, np.uint64),
+    )
+
+
+def _triple(values: NDArray[np.uint32]) -> tuple[int, int, int]:
+    return int(values[0]), int(values[1]), int(values[2])
+
+
+def _fault(f: np.void) -> Fault:
+    alloc = int(f["alloc"])
+    return Fault(
+        kind=abi.FAULT_KINDS[int(f["kind"])],
+        pc=int(f["pc"]),
+        cta=_triple(f["cta"]),
+        warp=int(f["warp"]),
+        lane=int(f["lane"]),
+        allocation=None if alloc == 0xFFFF_FFFF else alloc,
+        address=int(f["addr"]),
+        size=int(f["size"]),
+        info=int(f["info"]),
+        count=int(f["count"]),
+    )
+
+
+def _waiting(b: np.void) -> Waiting:
+    return Waiting(
+        cta=_triple(b["cta"]),
+        warp=int(b["warp"]),
+        pc=int(b["pc"]),
+        mask=int(b["mask"]),
+        kind=abi.BLOCK_KINDS[int(b["kind"])],
+        address=int(b["addr"]),
+        info=int(b["info"]),
+    )
