@@ -119,6 +119,9 @@ static inline int detector_is_core(const Detector *d, u32 comp) {
 static inline Issue *detector_issued(Detector *d, u32 comp, u32 clock) {
   return &d->cta[comp / d->per_cta].issue[(comp * 31u + clock) % ISSUES];
 }
+static inline int detector_is_tensor(const Detector *d, u32 comp) {
+  return comp % d->per_cta >= d->warps + ENGINES;
+}
 static inline u32 detector_cta_of(const Detector *d, u32 comp) { return comp / d->per_cta; }
 static inline u32 detector_group_of(const Detector *d, u32 comp) { return comp / d->per_group; }
 static inline u32 detector_born(const Detector *d, u32 comp) {
