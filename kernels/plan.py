@@ -172,8 +172,8 @@ class Compiled:
         buffers.check_workspace(workspace, workspace_bytes(spec))
         buffers.check_device(tensors)
         buffers.check_disjoint(tensors)
-        rows = self.config.unit_rows
-        units = (view_q.tokens // rows + spec.batch) * spec.heads_q
+        rows, heads = self.config.unit_shape(spec.heads_q, spec.heads_kv)
+        units = (view_q.tokens // rows + spec.batch) * heads
         if units >= MAX_UNITS:
             raise ContractError(
                 f"{view_q.tokens} tokens of {spec.heads_q} heads make {units} tiles; "
@@ -181,7 +181,9 @@ class Compiled:
             )
         if view_q.tokens == 0:
             return
-        declared = spec.batch * -(-spec.max_len_q // rows) * spec.heads_q
+        declared = spec.batch * -(-spec.max_len_q // rows) * heads
+        cluster = self.config.cluster
+        clusters = min(max(spec.grid_bound // cluster, 1), declared, units)
         addresses = (
             view_q.address,
             # An empty K/V side may have no address at all; its map is never used.
@@ -213,7 +215,7 @@ class Compiled:
             Int64(view_out.token_stride),
             Int64(view_out.head_stride),
             Int64(lse_stride),
-            Int32(min(spec.grid_bound, declared, units)),
+            Int32(clusters * cluster),
             cuda.CUstream(stream),
         )
 

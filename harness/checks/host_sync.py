@@ -21,6 +21,7 @@ def check(
     returns_outputs: bool,
     callers: frozenset[str],
     kernel: str,
+    scratch: tuple[str, int] | None = None,
 ) -> CheckOutcome:
     """Judge what the host did during execute calls.
 
@@ -31,16 +32,25 @@ def check(
             allocating and filling memory of its own is its contract and no finding.
         callers: Names of the tensors that the caller owns.
         kernel: For the findings.
+        scratch: Name of the lent workspace and handle of the call's stream, for a
+            package whose contract lets it fill that memory: a fill which the driver
+            puts on that stream is a launch of its own like its kernels. None where
+            the kernels alone may write.
     """
     found: dict[str, Finding] = {}
-    own = 0
+    own = fills = 0
     for event in events:
+        if scratch is not None and (event.detail, event.stream) == scratch:
+            fills += 1
+            continue
         if returns_outputs and _on_own_memory(event, callers):
             own += 1
             continue
         finding = event.finding(kernel=kernel)
         found.setdefault(finding.id, finding)
     note = f", {own} operations on outputs of its own" if own else ""
+    if fills:
+        note += f", {fills} fills of lent scratch on its stream"
     return judged(NAME, list(found.values()), f"{calls} calls watched{note}")
 
 

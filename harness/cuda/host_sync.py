@@ -104,12 +104,15 @@ class HostEvent:
         detail: The tensors it touched, by allocation name.
         stack: Python frames as `file:line in function`, the innermost user frame
             first.
+        stream: Handle that a fill of the driver was put on; None for everything else,
+            and for a fill that the host waits for.
     """
 
     kind: str
     operation: str
     detail: str
     stack: tuple[str, ...]
+    stream: int | None = None
 
     @property
     def site(self) -> Site:
@@ -185,13 +188,32 @@ class HostLog:
         """Return the events of one kind, in order."""
         return tuple(event for event in self.events if event.kind == kind)
 
-    def _add(self, kind: str, operation: str, detail: str) -> None:
+    def _add(
+        self, kind: str, operation: str, detail: str, stream: int | None = None
+    ) -> None:
         if not self._paused:
             self.events.append(
                 HostEvent(
-                    kind=kind, operation=operation, detail=detail, stack=user_stack()
+                    kind=kind,
+                    operation=operation,
+                    detail=detail,
+                    stack=user_stack(),
+                    stream=stream,
                 )
             )
+
+    def _fill(self, call: str, args: Sequence[Any]) -> None:
+        """Log a fill of the driver, by the memory it goes to."""
+        home = self.table.at(int(args[0]))
+        given = MEMSETS if call.removesuffix("Async") in MEMSETS else MEMSETS_2D
+        rest = args[3 if given is MEMSETS else 5 :]
+        stream = int(rest[0]) if rest else 0
+        self._add(
+            "hidden-launch",
+            call,
+            home.name if home is not None else "unknown memory",
+            stream if call.endswith("Async") else None,
+        )
 
     def _is_device(self, value: object) -> bool:
         return isinstance(value, torch.Tensor) and self._name(value) is not None
@@ -357,11 +379,12 @@ def _waits_watched(log: HostLog) -> Iterator[None]:
                 return
 
             def call(*args: Any, **kwargs: Any) -> Any:
-                detail = "CUDA call"
                 if kind == "hidden-launch":
-                    home = log.table.at(int(args[0]))
-                    detail = home.name if home is not None else "unknown memory"
-                log._add("host-sync" if kind == "host-copy" else kind, spelling, detail)
+                    log._fill(spelling, args)
+                    return original(*args, **kwargs)
+                log._add(
+                    "host-sync" if kind == "host-copy" else kind, spelling, "CUDA call"
+                )
                 if kind == "host-sync" and log.virtual:
                     return (success,) if success is not None else None
                 return original(*args, **kwargs)

@@ -69,7 +69,7 @@ class CudnnFrontend:
         for broken, reason in reasons:
             if broken:
                 return reason
-        return _declines(problem) if arch == "sm_100a" else None
+        return _declines(problem, arch) if arch == "sm_100a" else None
 
     def arithmetic(self, problem: Problem, arch: str) -> Arithmetic:
         """Return the standard arithmetic, but for what SM100 does with weights."""
@@ -91,15 +91,10 @@ class CudnnFrontend:
         """
         package = load(world.chip.arch)
         plan = declare(package, problem, packed(problem))
-        scale_o = None
-        if problem.descales is not None:
-            # With a factor missing the package fills in a one of its own.
-            scale_o = world.upload(torch.ones(1), "scale_o")
         return PreparedCudnn(
             problem=problem,
             package=package,
             workspace_bytes=int(plan.scratch_workspace_bytes()),
-            scale_o=scale_o,
         )
 
 
@@ -118,14 +113,13 @@ def _sm120(problem: Problem) -> tuple[tuple[bool, str], ...]:
     )
 
 
-def _declines(problem: Problem) -> str | None:
+def _declines(problem: Problem, arch: str) -> str | None:
     """Ask the package; one that is missing declines nothing yet."""
-    world = VirtualCuda(active(), AllocationTable())
     try:
-        package = load(world.chip.arch)
+        package = load(arch)
     except UnsupportedError:
         return None
-    with world:
+    with VirtualCuda(active(), AllocationTable()):
         try:
             declare(package, problem, packed(problem))
         except UnsupportedError as error:
@@ -141,13 +135,11 @@ class PreparedCudnn:
         problem: What is asked.
         package: Who is asked.
         workspace_bytes: Bytes of the plan's metadata, which strides do not change.
-        scale_o: Factor of O, a one, if the other factors are given.
     """
 
     problem: Problem
     package: Package
     workspace_bytes: int
-    scale_o: torch.Tensor | None
     _plans: dict[Strides, Any] = field(default_factory=dict)
 
     def plan(self, tensors: CallTensors) -> Any:
@@ -167,11 +159,10 @@ class PreparedCudnn:
         """Execute the plan; outputs go to the caller's tensors."""
         plan = self.plan(tensors)
         required = int(plan.scratch_workspace_bytes())
-        scales: dict[str, torch.Tensor | None] = {}
+        scales: dict[str, torch.Tensor] = {}
         if tensors.descales is not None:
             names = ("descale_q", "descale_k", "descale_v")
             scales = dict(zip(names, tensors.descales, strict=True))
-            scales["scale_o"] = self.scale_o
         plan.execute(
             tensors.q,
             tensors.k,

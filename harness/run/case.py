@@ -296,6 +296,7 @@ class CaseRun:
                     returns_outputs="out" not in base.written,
                     callers=call.names,
                     kernel=kernel,
+                    scratch=None if ahead else ("workspace", stream),
                 )
                 if calls
                 else not_run(host_sync.NAME, "no call could be watched"),

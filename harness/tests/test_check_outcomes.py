@@ -204,19 +204,24 @@ def test_a_launch_on_another_stream_is_found():
 # host sync
 
 
-def event(kind, line=1, detail="q"):
+def event(kind, line=1, detail="q", stream=None):
     return HostEvent(
-        kind=kind, operation="op", detail=detail, stack=(f"kernel.py:{line} in f",)
+        kind=kind,
+        operation="op",
+        detail=detail,
+        stack=(f"kernel.py:{line} in f",),
+        stream=stream,
     )
 
 
-def watch(*events, returns_outputs=False):
+def watch(*events, returns_outputs=False, scratch=None):
     return host_sync.check(
         events,
         calls=3,
         returns_outputs=returns_outputs,
-        callers=frozenset({"q", "out"}),
+        callers=frozenset({"q", "out", "workspace"}),
         kernel="k",
+        scratch=scratch,
     )
 
 
@@ -232,6 +237,25 @@ def test_only_an_interface_that_returns_outputs_may_make_and_fill_them():
     returned = watch(*events, returns_outputs=True)
     assert returned.status == "passed"
     assert "2 operations on outputs of its own" in returned.reason
+
+
+@pytest.mark.parametrize(
+    ("detail", "stream", "lent", "passes"),
+    [
+        ("workspace", 7, ("workspace", 7), True),
+        ("workspace", 7, None, False),
+        ("workspace", 0, ("workspace", 7), False),  # another stream
+        ("workspace", None, ("workspace", 0), False),  # torch's, or one waited for
+        ("q", 7, ("workspace", 7), False),  # the caller's data
+    ],
+)
+def test_lent_scratch_may_be_filled_on_the_calls_stream_only(
+    detail, stream, lent, passes
+):
+    outcome = watch(event("hidden-launch", 1, detail, stream), scratch=lent)
+    assert (outcome.status == "passed") == passes
+    if passes:
+        assert "1 fills of lent scratch" in outcome.reason
 
 
 @pytest.mark.parametrize("kind", ["host-sync", "hidden-launch"])

@@ -75,6 +75,12 @@ class Call:
             lengths_q=world.upload(lengths[p.lengths_q_form](p.lengths_q), "lq"),
             lengths_kv=world.upload(lengths[p.lengths_kv_form](p.lengths_kv), "lkv"),
             sinks=world.upload(torch.zeros(p.heads_q), "sinks") if p.sinks else None,
+            descales=tuple(
+                world.upload(torch.full((1,), factor), "descale")
+                for factor in p.descales
+            )
+            if p.descales
+            else None,
         )
 
     @staticmethod

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from sidestream.harness.cuda.host_sync import HostLog
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.dsl.activation import activate
@@ -92,6 +93,39 @@ def test_the_chip_answers(world):
         driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     )
     assert driver.cuDeviceGetAttribute(smem, 0)[1] == 101376
+
+
+def test_the_driver_fills_device_memory(world):
+    driver = pytest.importorskip("cuda.bindings.driver")
+    there = torch.zeros(24, dtype=torch.int32, device="cuda")
+    start, home = there.data_ptr(), world.table.at(there.data_ptr())
+    home.forget_writes()
+    log = HostLog(table=world.table)
+    with log:
+        calls = [
+            driver.cuMemsetD32Async(start + 8, 0x01020304, 3, 0x40),
+            driver.cuMemsetD2D32Async(start + 40, 8, 9, 1, 2, 0x40),
+            driver.cuMemsetD8(start, 0xAB, 2),
+            driver.cuMemsetD32Async(start + 92, 1, 2, 0),  # a word too far
+            driver.cuMemsetD16Async(64, 1, 2, 0),  # nobody's memory
+        ]
+    assert [int(status) for (status,) in calls] == [0, 0, 0, 1, 1]
+    words = home.data[:96].view("i4").tolist()
+    assert words[2:5] == [0x01020304] * 3
+    assert words[10:13] == [9, 0, 9]
+    assert words[0] == 0xABAB
+    assert words[23] == 0
+    assert home.init[:96].reshape(24, 4).any(axis=1).nonzero()[0].tolist() == [
+        *(0, 2, 3, 4, 10, 12)
+    ]
+    assert [(e.kind, e.operation, e.stream) for e in log.events] == [
+        ("hidden-launch", "cuMemsetD32Async", 0x40),
+        ("hidden-launch", "cuMemsetD2D32Async", 0x40),
+        ("hidden-launch", "cuMemsetD8", None),
+        ("hidden-launch", "cuMemsetD32Async", 0),
+        ("hidden-launch", "cuMemsetD16Async", 0),
+    ]
+    assert [e.detail for e in log.events] == [home.name] * 4 + ["unknown memory"]
 
 
 def test_dlpack_says_cuda_inside_and_cpu_outside():

@@ -38,15 +38,14 @@ def token_tensor(
 def tile_layout(
     config: cutlass.Constexpr[ForwardContract],
     rows: cutlass.Constexpr[int],
-    stages: cutlass.Constexpr[int],
+    extents: cutlass.Constexpr[tuple[int, ...]],
 ) -> cute.ComposedLayout:
-    """128-byte-swizzled (row, column in block, block[, stage]) shared layout."""
+    """128-byte-swizzled shared layout (row, column in block, *extents), dense."""
     atom = warpgroup.make_smem_layout_atom(
         warpgroup.SmemLayoutAtomKind.K_SW128, element_type(config)
     )
-    if cutlass.const_expr(stages == 1):
-        return cute.tile_to_shape(atom, (rows, CHUNK, config.chunks), (0, 1, 2))
-    return cute.tile_to_shape(atom, (rows, CHUNK, config.chunks, stages), (0, 1, 2, 3))
+    shape = (rows, CHUNK, *extents)
+    return cute.tile_to_shape(atom, shape, tuple(range(len(shape))))
 
 
 @cute.jit
@@ -54,12 +53,15 @@ def tma_load(
     tokens: cute.Tensor,
     layout: cute.ComposedLayout,
     rows: cutlass.Constexpr[int],
+    *,
+    multicast: cutlass.Constexpr[bool] = False,
 ) -> tuple[cute.CopyAtom, cute.Tensor]:
     """A TMA load of `rows` x 64 boxes; columns past the head dimension read as zero."""
     box = cute.select(layout, mode=[0, 1])
-    return cpasync.make_tiled_tma_atom(
-        cpasync.CopyBulkTensorTileG2SOp(), tokens, box, (rows, CHUNK)
-    )
+    kind = cpasync.CopyBulkTensorTileG2SOp()
+    if cutlass.const_expr(multicast):
+        kind = cpasync.CopyBulkTensorTileG2SMulticastOp()
+    return cpasync.make_tiled_tma_atom(kind, tokens, box, (rows, CHUNK))
 
 
 @cute.jit

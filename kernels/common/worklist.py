@@ -1,8 +1,9 @@
 """The device-built work list: lengths in, sequence starts and a unit prefix out.
 
 One CTA runs in front of the forward kernel on the same stream, so the end of its
-launch publishes everything it wrote. A *unit* is one query tile of one head of one
-sequence. The caller's workspace may hold anything before this kernel runs.
+launch publishes everything it wrote. A *unit* is a run of query rows of one sequence
+for one head, or for a pair of heads. The caller's workspace may hold anything before
+this kernel runs.
 
 Workspace, in int32 words (`batch` is B):
 
@@ -32,10 +33,6 @@ class UnitFacts(Protocol):
     @property
     def prefix_kv(self) -> bool:
         """Whether key lengths come as prefix sums."""
-
-    @property
-    def unit_rows(self) -> int:
-        """Query rows of a unit."""
 
 
 HEADER_WORDS = 32
@@ -129,11 +126,15 @@ def build_worklist(
     lengths_kv: cute.Pointer,
     workspace: cute.Pointer,
     batch: Int32,
-    heads_q: Int32,
+    unit_rows: Int32,
+    unit_heads: Int32,
     cap_q: Int32,
     cap_kv: Int32,
 ) -> None:
-    """Fill the workspace from the device lengths; one CTA of `PREP_THREADS` threads."""
+    """Fill the workspace from the device lengths; one CTA of `PREP_THREADS` threads.
+
+    A sequence has a unit for every `unit_rows` query rows, times `unit_heads`.
+    """
     thread, _, _ = cute.arch.thread_idx()
     smem = cutlass.memory.SmemAllocator()
     totals = smem.allocate_tensor(Int32, cute.make_layout(PREP_WARPS), 16)
@@ -161,8 +162,10 @@ def build_worklist(
         begin_q = cutlass.min(carry_q + begin_q, cap_q)
         end_q = cutlass.min(carry_q + end_q, cap_q)
         end_kv = cutlass.min(carry_kv + end_kv, cap_kv)
-        tiles = (end_q - begin_q + (config.unit_rows - 1)) // config.unit_rows
-        _, end_units, total_units = block_scan(tiles * heads_q, Int32(UNCAPPED), totals)
+        tiles = (end_q - begin_q + (unit_rows - 1)) // unit_rows
+        _, end_units, total_units = block_scan(
+            tiles * unit_heads, Int32(UNCAPPED), totals
+        )
         if index < batch:
             starts_q[index + 1] = end_q
             starts_kv[index + 1] = end_kv

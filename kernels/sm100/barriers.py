@@ -10,7 +10,7 @@ events: nobody arrives and nobody waits for it.
     Q_FULL[s]      1 loader lane + bytes         Q of sub-tile s has landed
     Q_EMPTY[s]     1 commit                      its last Q K^T has read it
     TILE_FULL[i]   1 loader lane + bytes         a K or V tile has landed
-    TILE_EMPTY[i]  1 commit                      its last matrix product has read it
+    TILE_EMPTY[i]  1 commit of each CTA          its last product in each has read it
     S_FULL[s]      1 commit                      scores are in tensor memory
     P_READY[s]     128 softmax, 128 correction   P is in place of S; O may be added to
     STATS_FULL[s]  128 softmax                   a message of the softmax is written
@@ -18,12 +18,18 @@ events: nobody arrives and nobody waits for it.
     O_FULL[s]      1 commit                      the last P V of a unit is complete
     STAGED[s]      128 correction                finished rows lie in shared memory
     DRAINED[s]     1 epilogue lane               and have been stored
+    CLAIM_FULL     1 loader lane + bytes         the pair's next unit is known (rank 1)
+    CLAIM_EMPTY    1 loader lane of rank 1       and has been read (rank 0)
+
+K and V tiles go to both CTAs of the pair: a stage is free when both have read theirs,
+and full when both halves have landed. Everything else stays within a CTA.
 """
 
 import cutlass
-from cutlass import Int32, cute
+from cutlass import Boolean, Int32, cute
+from cutlass._mlir.dialects import nvvm
 
-from sidestream.kernels.sm100.config import GROUP, SUB_TILES, KernelConfig
+from sidestream.kernels.sm100.config import CLUSTER, GROUP, SUB_TILES, KernelConfig
 
 RECORDS = 2
 """Depth of the ring of unit records."""
@@ -42,7 +48,9 @@ STATS_EMPTY = STATS_FULL + SUB_TILES
 O_FULL = STATS_EMPTY + SUB_TILES
 STAGED = O_FULL + SUB_TILES
 DRAINED = STAGED + SUB_TILES
-TILE_FULL = DRAINED + SUB_TILES
+CLAIM_FULL = DRAINED + SUB_TILES
+CLAIM_EMPTY = CLAIM_FULL + 1
+TILE_FULL = CLAIM_EMPTY + 1
 
 
 def tile_empty(stages: int) -> int:
@@ -71,7 +79,8 @@ def arrivals(stages: int) -> list[int]:
     counts = [1] * RECORDS + [RECORD_READERS] * RECORDS
     for count in per_sub_tile:
         counts += [count] * SUB_TILES
-    return counts + [1] * (2 * stages)
+    counts += [1, 1]  # CLAIM_FULL, CLAIM_EMPTY
+    return counts + [1] * stages + [CLUSTER] * stages
 
 
 @cute.jit
@@ -114,3 +123,22 @@ def arrive_warp(barrier: cute.Pointer) -> None:
     cute.arch.sync_warp()
     if cute.arch.lane_idx() == 0:
         cute.arch.mbarrier_arrive(barrier)
+
+
+@cute.jit
+def wait_pair(barrier: cute.Pointer, parity: Int32) -> None:
+    """Wait for arrivals of the other CTA too: acquire at the scope they release at.
+
+    The default scope of a wait is the CTA, and then nothing that the other CTA did
+    before would be ordered before this (PTX ISA, "mbarrier.test_wait, try_wait").
+    """
+    done = Boolean(False)  # noqa: FBT003 - a literal of the DSL
+    while not done:
+        done = Boolean(
+            nvvm.mbarrier_wait_parity(
+                barrier.to_llvm_ptr(),
+                parity.ir_value(),
+                nvvm.MBarrierWaitKind.TRY,
+                scope=nvvm.MemScopeKind.CLUSTER,
+            )
+        )

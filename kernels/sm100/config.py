@@ -13,6 +13,9 @@ GROUP = 128
 SUB_TILES = 2
 """Query tiles that a CTA works on at a time, each with softmax warps of its own."""
 
+CLUSTER = 2
+"""CTAs of a cluster. Each loads half of a K or V tile and sends it to both."""
+
 SOFTMAX_WARP = 0
 CORRECTION_WARP = 8
 MATMUL_WARP = 12
@@ -48,9 +51,24 @@ class KernelConfig(ForwardContract):
         return 128
 
     @property
-    def unit_rows(self) -> int:
-        """Query rows of a unit of the work list."""
+    def cta_rows(self) -> int:
+        """Query rows of one head that a CTA works on at a time."""
         return SUB_TILES * self.tile_m
+
+    @property
+    def cluster(self) -> int:
+        """CTAs of a cluster; they share every K and V tile."""
+        return CLUSTER
+
+    def unit_shape(self, heads_q: int, heads_kv: int) -> tuple[int, int]:
+        """Query rows of a unit of the work list, and units per run of rows.
+
+        The pair shares the keys of a unit: two query heads of one group where groups
+        are even, else twice as many rows of one head.
+        """
+        if heads_q // heads_kv % CLUSTER == 0:
+            return self.cta_rows, heads_q // CLUSTER
+        return CLUSTER * self.cta_rows, heads_q
 
     @property
     def width(self) -> int:

@@ -20,8 +20,8 @@ from sidestream.kernels.common.normalise import finish_row, store_lse
 from sidestream.kernels.common.swizzle import UNIT, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import tensor_memory as tmem
+from sidestream.kernels.sm100 import unit as record
 from sidestream.kernels.sm100.config import GROUP, SUB_TILES, KernelConfig
-from sidestream.kernels.sm100.unit import read_unit, unit_ranges
 
 LOAD = 32
 """Columns of one load or store of tensor memory."""
@@ -154,20 +154,15 @@ def follow_tiles(
     messages: cute.Tensor,
     counts: cute.Tensor,
     thread: Int32,
-    begin0: Int32,
-    end0: Int32,
-    begin1: Int32,
-    end1: Int32,
-    begin: Int32,
-    end: Int32,
+    facts: cute.Tensor,
 ) -> None:
     """Hear of every tile of both sub-tiles and rescale O where a row asks for it."""
-    for step in cutlass.range(end - begin, unroll=1):
+    end = facts[record.END]
+    for step in cutlass.range(end - facts[record.BEGIN], unroll=1):
         tile = end - 1 - step
         for sub in cutlass.range_constexpr(SUB_TILES):
-            first, last = end0 - 1, begin0
-            if cutlass.const_expr(sub == 1):
-                first, last = end1 - 1, begin1
+            first = facts[record.end_tile(sub)] - 1
+            last = facts[record.first_tile(sub)]
             if tile >= last and tile <= first:
                 bar.wait_full(barriers + (bar.STATS_FULL + sub), counts[sub])
                 alpha = messages[sub, thread, 0]
@@ -192,12 +187,11 @@ def run_correction(
     lse: cute.Pointer,
     sinks: cute.Pointer,
     heads_q: Int32,
-    left: Int32,
-    right: Int32,
     lse_head_stride: Int64,
 ) -> None:
     """Correct and finish units until the dead record comes."""
     thread = cute.arch.thread_idx()[0] % GROUP
+    facts = cute.make_rmem_tensor(record.WORDS, Int32)
     counts = cute.make_rmem_tensor(SUB_TILES, Int32)
     products = cute.make_rmem_tensor(SUB_TILES, Int32)
     outputs = cute.make_rmem_tensor(SUB_TILES, Int32)
@@ -206,45 +200,27 @@ def run_correction(
     outputs.fill(0)
     count = Int32(0)
     turn = Int32(0)
-    live, head, row0, q_start, len_q, len_kv = read_unit(barriers, records, turn)
-    while live != 0:
-        begin0, end0, begin1, end1, begin, end = unit_ranges(
-            config, row0, len_q, len_kv, left, right
-        )
-        if begin < end and end * config.tile_n > len_kv:
-            clear_tail(
-                config,
-                barriers,
-                smem_kv,
-                count + 1,
-                len_kv - (end - 1) * config.tile_n,
-                thread,
-            )
-        follow_tiles(
-            config,
-            barriers,
-            base,
-            messages,
-            counts,
-            thread,
-            begin0,
-            end0,
-            begin1,
-            end1,
-            begin,
-            end,
-        )
-        count = count + 2 * (end - begin)
+    record.read_unit(barriers, records, turn, facts)
+    while facts[record.LIVE] != 0:
+        head = facts[record.HEAD]
+        len_q = facts[record.LEN_Q]
+        end = facts[record.END]
+        tail = facts[record.LEN_KV] - (end - 1) * config.tile_n
+        # Only a CTA that works on the last tile holds it in place by its P_READY.
+        own_end = cutlass.max(facts[record.end_tile(0)], facts[record.end_tile(1)])
+        if end > 0 and own_end == end and tail < config.tile_n:
+            clear_tail(config, barriers, smem_kv, count + 1, tail, thread)
+        follow_tiles(config, barriers, base, messages, counts, thread, facts)
+        count = count + 2 * (end - facts[record.BEGIN])
 
         sink = -Float32.inf
         if cutlass.const_expr(config.has_sinks):
             sink = cute.make_tensor(sinks, cute.make_layout(heads_q))[head]
         for sub in cutlass.range_constexpr(SUB_TILES):
-            visits = end0 - begin0
-            if cutlass.const_expr(sub == 1):
-                visits = end1 - begin1
-            row = row0 + (sub * config.tile_m + thread)
-            if row0 + sub * config.tile_m < len_q:
+            visits = facts[record.end_tile(sub)] - facts[record.first_tile(sub)]
+            sub_row = facts[record.ROW0] + sub * config.tile_m
+            row = sub_row + thread
+            if sub_row < len_q:
                 top = -Float32.inf
                 total = Float32(0.0)
                 if visits > 0:
@@ -274,12 +250,12 @@ def run_correction(
                         store_lse(
                             config,
                             lse,
-                            Int64(q_start) + row,
+                            Int64(facts[record.Q_START]) + row,
                             head,
                             heads_q,
                             lse_head_stride,
                             row_lse,
                         )
         turn = turn + 1
-        live, head, row0, q_start, len_q, len_kv = read_unit(barriers, records, turn)
+        record.read_unit(barriers, records, turn, facts)
     tmem.fence_before()

@@ -9,8 +9,8 @@ from cutlass import Int32, Int64, Uint32, cute
 
 from sidestream.kernels.common.swizzle import UNIT, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
+from sidestream.kernels.sm100 import unit as record
 from sidestream.kernels.sm100.config import WARP, KernelConfig
-from sidestream.kernels.sm100.unit import read_unit
 
 
 @cute.jit
@@ -68,20 +68,22 @@ def run_epilogue(
     tile = smem_out + cute.assume(sub * elements, divby=elements)
     count = Int32(0)
     turn = Int32(0)
-    live, head, row0, q_start, len_q, _ = read_unit(barriers, records, turn)
-    while live != 0:
-        row = row0 + sub * config.tile_m
-        if row < len_q:
+    facts = cute.make_rmem_tensor(record.WORDS, Int32)
+    record.read_unit(barriers, records, turn, facts)
+    while facts[record.LIVE] != 0:
+        row = facts[record.ROW0] + sub * config.tile_m
+        live_rows = cutlass.min(facts[record.LEN_Q] - row, Int32(config.tile_m))
+        if live_rows > 0:
             bar.wait_full(barriers + (bar.STAGED + sub), count)
             store_rows(
                 config,
                 tile,
-                out + cute.assume(head * out_head_stride, divby=UNIT),
-                Int64(q_start) + row,
-                cutlass.min(len_q - row, Int32(config.tile_m)),
+                out + cute.assume(facts[record.HEAD] * out_head_stride, divby=UNIT),
+                Int64(facts[record.Q_START]) + row,
+                live_rows,
                 out_token_stride,
             )
             bar.arrive_warp(barriers + (bar.DRAINED + sub))
             count = count + 1
         turn = turn + 1
-        live, head, row0, q_start, len_q, _ = read_unit(barriers, records, turn)
+        record.read_unit(barriers, records, turn, facts)

@@ -1,7 +1,8 @@
 """The SM100 varlen attention forward kernel.
 
-A persistent grid of CTAs of 16 warps with one role each. Units (two query tiles of one
-head of one sequence) come from the work list in the workspace.
+A persistent grid of pairs of CTAs, each of 16 warps with one role. Units come from the
+work list in the workspace; a CTA works on two query tiles of one head, its neighbour in
+the cluster on two others that need the same keys.
 
     warps 0-3, 4-7   softmax of sub-tile 0 and 1
     warps 8-11       correction
@@ -52,6 +53,8 @@ def forward(
     sinks: cute.Pointer,
     workspace: cute.Pointer,
     batch: Int32,
+    unit_rows: Int32,
+    unit_heads: Int32,
     heads_q: Int32,
     group: Int32,
     left: Int32,
@@ -76,7 +79,9 @@ def forward(
     )
     messages = smem.allocate_tensor(
         Float32,
-        cute.make_layout((facts.SUB_TILES, config.tile_m, 2), stride=(256, 2, 1)),
+        cute.make_layout(
+            (facts.SUB_TILES, config.tile_m, 2), stride=(2 * config.tile_m, 2, 1)
+        ),
         byte_alignment=8,
     )
     barriers = smem.allocate_array(
@@ -88,6 +93,7 @@ def forward(
         byte_alignment=16,
     )
     tmem_address = smem.allocate_array(Int32, 1, byte_alignment=4)
+    claim = smem.allocate_array(Int32, 1, byte_alignment=4)
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     if thread == 0:
         bar.init_barriers(config, barriers)
@@ -96,7 +102,9 @@ def forward(
         cute.arch.relinquish_tmem_alloc_permit()
     cute.arch.mbarrier_init_fence()
     tmem.fence_before()
-    cute.arch.sync_threads()
+    # The other CTA arrives on barriers of this one: both must have initialised theirs.
+    cute.arch.cluster_arrive()
+    cute.arch.cluster_wait()
     tmem.fence_after()
     base = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
 
@@ -126,8 +134,6 @@ def forward(
             lse,
             sinks,
             heads_q,
-            left,
-            right,
             lse_head_stride,
         )
     else:
@@ -140,14 +146,13 @@ def forward(
                 base,
                 smem_q.iterator,
                 smem_kv.iterator,
-                left,
-                right,
             )
         elif warp == facts.LOADER_WARP:
             run_loader(
                 config,
                 barriers,
                 records,
+                claim,
                 smem_q,
                 smem_kv,
                 atom_q,
@@ -158,6 +163,8 @@ def forward(
                 tokens_v,
                 workspace,
                 batch,
+                unit_rows,
+                unit_heads,
                 heads_q,
                 group,
                 left,
@@ -175,8 +182,10 @@ def forward(
                 out_head_stride,
             )
 
-    # The correction warps have read the last output, which was the last product.
-    cute.arch.sync_threads()
+    # The correction warps have read the last output, which was the last product; the
+    # loaders have heard of everything that one CTA sends the other.
+    cute.arch.cluster_arrive()
+    cute.arch.cluster_wait()
     if warp == facts.MATMUL_WARP:
         tmem.fence_after()
         cute.arch.dealloc_tmem(base, tmem.COLUMNS)

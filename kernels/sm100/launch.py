@@ -13,7 +13,12 @@ from sidestream.kernels.common.tokens import (
     token_tensor,
 )
 from sidestream.kernels.common.worklist import PREP_THREADS, build_worklist
-from sidestream.kernels.sm100.config import SUB_TILES, THREADS, KernelConfig
+from sidestream.kernels.sm100.config import (
+    CLUSTER,
+    SUB_TILES,
+    THREADS,
+    KernelConfig,
+)
 from sidestream.kernels.sm100.forward import forward
 
 
@@ -54,19 +59,34 @@ def sidestream_sm100(
     A tensor map cannot have an empty dimension, so an empty K/V side is declared one
     token long; the work list is clamped to the true capacity and never reaches it.
     """
+    group = heads_q // heads_kv
+    unit_rows = Int32(CLUSTER * config.cta_rows)
+    unit_heads = heads_q
+    if group % CLUSTER == 0:
+        unit_rows = Int32(config.cta_rows)
+        unit_heads = heads_q // CLUSTER
     build_worklist(
-        config, lengths_q, lengths_kv, workspace, batch, heads_q, tokens_q, tokens_kv
+        config,
+        lengths_q,
+        lengths_kv,
+        workspace,
+        batch,
+        unit_rows,
+        unit_heads,
+        tokens_q,
+        tokens_kv,
     ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
 
-    layout_q = tile_layout(config, config.tile_m, SUB_TILES)
-    layout_kv = tile_layout(config, config.tile_n, config.stages)
+    half = config.tile_n // CLUSTER
+    layout_q = tile_layout(config, config.tile_m, (config.chunks, SUB_TILES))
+    layout_kv = tile_layout(config, half, (CLUSTER, config.chunks, config.stages))
     map_kv = cutlass.max(tokens_kv, Int32(1))
     global_q = token_tensor(config, q, tokens_q, heads_q, q_token_stride, q_head_stride)
     global_k = token_tensor(config, k, map_kv, heads_kv, k_token_stride, k_head_stride)
     global_v = token_tensor(config, v, map_kv, heads_kv, v_token_stride, v_head_stride)
     atom_q, tma_q = tma_load(global_q, layout_q, config.tile_m)
-    atom_k, tma_k = tma_load(global_k, layout_kv, config.tile_n)
-    atom_v, tma_v = tma_load(global_v, layout_kv, config.tile_n)
+    atom_k, tma_k = tma_load(global_k, layout_kv, half, multicast=True)
+    atom_v, tma_v = tma_load(global_v, layout_kv, half, multicast=True)
     forward(
         config,
         layout_q,
@@ -82,15 +102,25 @@ def sidestream_sm100(
         sinks,
         workspace,
         batch,
+        unit_rows,
+        unit_heads,
         heads_q,
-        heads_q // heads_kv,
+        group,
         left,
         right,
         scale_log2,
         out_token_stride,
         out_head_stride,
         lse_head_stride,
-    ).launch(grid=(ctas, 1, 1), block=(THREADS, 1, 1), stream=stream)
+    ).launch(
+        grid=(ctas, 1, 1),
+        block=(THREADS, 1, 1),
+        cluster=(CLUSTER, 1, 1),
+        # Without it the assembler cannot tell the registers at entry, and ignores
+        # `setmaxnreg`.
+        min_blocks_per_mp=1,
+        stream=stream,
+    )
 
 
 def compile_forward(config: KernelConfig, arch: str, *options: Any) -> Any:

@@ -1,13 +1,54 @@
-"""The loader warp: claims units, publishes their record, feeds Q, K and V by TMA."""
+"""The loader warp: claims units, publishes their record, feeds Q, K and V by TMA.
+
+Both CTAs of the pair work on the same unit. The loader of rank 0 claims it and sends
+its number to rank 1. Each loads its own Q and half of every K and V tile, which it
+sends to both CTAs; so each needs only half the bytes that it works on.
+"""
 
 import cutlass
-from cutlass import Int32, cute
+from cutlass import Int16, Int32, cute
+from cutlass._mlir.dialects import nvvm
 
 from sidestream.kernels.common import worklist
 from sidestream.kernels.common.tokens import tma_views
 from sidestream.kernels.sm100 import barriers as bar
-from sidestream.kernels.sm100.config import SUB_TILES, KernelConfig
-from sidestream.kernels.sm100.unit import publish_unit, unit_ranges
+from sidestream.kernels.sm100 import unit as record
+from sidestream.kernels.sm100.config import CLUSTER, SUB_TILES, KernelConfig
+
+BOTH = (1 << CLUSTER) - 1
+"""Multicast mask of the pair."""
+
+CLAIM_BYTES = 4
+
+
+@cute.jit
+def claim_for_pair(
+    barriers: cute.Pointer,
+    claim: cute.Pointer,
+    workspace: cute.Pointer,
+    rank: Int32,
+    turn: Int32,
+) -> Int32:
+    """Number of the pair's next unit; the same in both CTAs and all lanes."""
+    unit = Int32(0)
+    if rank == 0:
+        unit = worklist.claim_unit(workspace)
+        bar.wait_pair(barriers + bar.CLAIM_EMPTY, (turn & 1) ^ 1)
+        with cute.arch.elect_one():
+            cute.arch.store_async_dsmem(claim, unit, barriers + bar.CLAIM_FULL, 1)
+    else:
+        with cute.arch.elect_one():
+            cute.arch.mbarrier_arrive_and_expect_tx(
+                barriers + bar.CLAIM_FULL, CLAIM_BYTES
+            )
+        bar.wait_pair(barriers + bar.CLAIM_FULL, turn & 1)
+        unit = cute.make_tensor(claim, cute.make_layout(1))[0]
+        cute.arch.sync_warp()
+        with cute.arch.elect_one():
+            cute.arch.mbarrier_arrive(
+                barriers + bar.CLAIM_EMPTY, 0, scope=nvvm.MemScopeKind.CLUSTER
+            )
+    return unit
 
 
 @cute.jit
@@ -18,22 +59,54 @@ def load_tile(
     tokens: cute.Tensor,
     tile: Int32,
     count: Int32,
+    rank: Int32,
     barriers: cute.Pointer,
 ) -> None:
-    """Load one K or V tile as number `count` of the ring, once its stage is free."""
+    """Load this CTA's half of a K or V tile as number `count` of the ring, for both.
+
+    The stage must be free in both CTAs; the barrier hears of the other's half too.
+    """
     stages = config.stages
     stage, parity = bar.stage_and_parity(count, stages)
     full = barriers + (bar.TILE_FULL + stage)
-    cute.arch.mbarrier_wait(barriers + (bar.tile_empty(stages) + stage), parity ^ 1)
+    bar.wait_pair(barriers + (bar.tile_empty(stages) + stage), parity ^ 1)
     with cute.arch.elect_one():
         cute.arch.mbarrier_arrive_and_expect_tx(full, config.kv_bytes)
     for block in cutlass.range_constexpr(config.chunks):
         cute.copy(
             atom,
-            tokens[None, tile, block],
-            shared[None, block, stage],
+            tokens[None, CLUSTER * tile + rank, block],
+            shared[None, rank, block, stage],
             tma_bar_ptr=full,
+            mcast_mask=Int16(BOTH),
         )
+
+
+@cute.jit
+def load_queries(
+    config: cutlass.Constexpr[KernelConfig],
+    atom: cute.CopyAtom,
+    shared: cute.Tensor,
+    tokens: cute.Tensor,
+    facts: cute.Tensor,
+    queries: cute.Tensor,
+    barriers: cute.Pointer,
+) -> None:
+    """Load Q of every sub-tile that visits a tile; `queries` counts them."""
+    for sub in cutlass.range_constexpr(SUB_TILES):
+        if facts[record.first_tile(sub)] < facts[record.end_tile(sub)]:
+            full = barriers + (bar.Q_FULL + sub)
+            bar.wait_empty(barriers + (bar.Q_EMPTY + sub), queries[sub])
+            with cute.arch.elect_one():
+                cute.arch.mbarrier_arrive_and_expect_tx(full, config.q_bytes)
+            for block in cutlass.range_constexpr(config.chunks):
+                cute.copy(
+                    atom,
+                    tokens[None, sub, block],
+                    shared[None, block, sub],
+                    tma_bar_ptr=full,
+                )
+            queries[sub] = queries[sub] + 1
 
 
 @cute.jit
@@ -41,6 +114,7 @@ def run_loader(
     config: cutlass.Constexpr[KernelConfig],
     barriers: cute.Pointer,
     records: cute.Tensor,
+    claim: cute.Pointer,
     smem_q: cute.Tensor,
     smem_kv: cute.Tensor,
     atom_q: cute.CopyAtom,
@@ -51,75 +125,79 @@ def run_loader(
     tokens_v: cute.Tensor,
     workspace: cute.Pointer,
     batch: Int32,
+    unit_rows: Int32,
+    unit_heads: Int32,
     heads_q: Int32,
     group: Int32,
     left: Int32,
     right: Int32,
 ) -> None:
     """Serve units until the work list is exhausted, then publish a dead record."""
+    rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
     units = worklist.unit_prefix(workspace, batch)
     starts_q = worklist.query_starts(workspace, batch)
     starts_kv = worklist.key_starts(workspace, batch)
     live = units[batch]
-    turn = Int32(0)
-    count = Int32(0)
+    facts = cute.make_rmem_tensor(record.WORDS, Int32)
     queries = cute.make_rmem_tensor(SUB_TILES, Int32)
     queries.fill(0)
-    unit = worklist.claim_unit(workspace)
+    turn = Int32(0)
+    count = Int32(0)
+    unit = claim_for_pair(barriers, claim, workspace, rank, turn)
     while unit < live:
         sequence = worklist.sequence_of(units, batch, unit)
         q_start = starts_q[sequence]
         len_q = starts_q[sequence + 1] - q_start
         kv_start = starts_kv[sequence]
-        len_kv = starts_kv[sequence + 1] - kv_start
-        # Heads run fastest, so that the heads of a group meet in L2, and tiles run
-        # from the last to the first: with a causal mask the longest come first.
+        # Heads run fastest, so that the heads of a group meet in L2, and rows run from
+        # the last to the first: with a causal mask the longest come first.
         local = unit - units[sequence]
-        head = local % heads_q
-        tiles = (len_q + (config.unit_rows - 1)) // config.unit_rows
-        row0 = (tiles - 1 - local // heads_q) * config.unit_rows
-        kv_head = head // group
+        runs = (len_q + (unit_rows - 1)) // unit_rows
+        head = local % unit_heads
+        row0 = (runs - 1 - local // unit_heads) * unit_rows
+        other_row0 = row0
+        if unit_heads == heads_q:
+            other_row0 = row0 + (1 - rank) * config.cta_rows
+            row0 = row0 + rank * config.cta_rows
+        else:
+            head = CLUSTER * head + rank
+        facts[record.LIVE] = Int32(1)
+        facts[record.HEAD] = head
+        facts[record.ROW0] = row0
+        facts[record.Q_START] = q_start
+        facts[record.LEN_Q] = len_q
+        facts[record.LEN_KV] = starts_kv[sequence + 1] - kv_start
+        record.fill_ranges(config, facts, other_row0, left, right)
+        record.publish_unit(barriers, records, turn, facts)
 
-        publish_unit(
-            barriers, records, turn, Int32(1), head, row0, q_start, len_q, len_kv
-        )
-        begin0, end0, begin1, end1, begin, end = unit_ranges(
-            config, row0, len_q, len_kv, left, right
-        )
         shared_q, global_q = tma_views(
             atom_q, smem_q, tokens_q, config.tile_m, head, q_start + row0
         )
-        for sub in cutlass.range_constexpr(SUB_TILES):
-            visits = end0 - begin0
-            if cutlass.const_expr(sub == 1):
-                visits = end1 - begin1
-            if visits > 0:
-                bar.wait_empty(barriers + (bar.Q_EMPTY + sub), queries[sub])
-                with cute.arch.elect_one():
-                    cute.arch.mbarrier_arrive_and_expect_tx(
-                        barriers + (bar.Q_FULL + sub), config.q_bytes
-                    )
-                for block in cutlass.range_constexpr(config.chunks):
-                    cute.copy(
-                        atom_q,
-                        global_q[None, sub, block],
-                        shared_q[None, block, sub],
-                        tma_bar_ptr=barriers + (bar.Q_FULL + sub),
-                    )
-                queries[sub] = queries[sub] + 1
-
+        load_queries(config, atom_q, shared_q, global_q, facts, queries, barriers)
+        half = config.tile_n // CLUSTER
+        kv_head = head // group
         shared_k, global_k = tma_views(
-            atom_k, smem_kv, tokens_k, config.tile_n, kv_head, kv_start
+            atom_k, smem_kv, tokens_k, half, kv_head, kv_start
         )
         shared_v, global_v = tma_views(
-            atom_v, smem_kv, tokens_v, config.tile_n, kv_head, kv_start
+            atom_v, smem_kv, tokens_v, half, kv_head, kv_start
         )
-        for step in cutlass.range(end - begin, unroll=1):
+        end = facts[record.END]
+        for step in cutlass.range(end - facts[record.BEGIN], unroll=1):
             tile = end - 1 - step
-            load_tile(config, atom_k, shared_k, global_k, tile, count, barriers)
-            load_tile(config, atom_v, shared_v, global_v, tile, count + 1, barriers)
+            load_tile(config, atom_k, shared_k, global_k, tile, count, rank, barriers)
+            load_tile(
+                config, atom_v, shared_v, global_v, tile, count + 1, rank, barriers
+            )
             count = count + 2
         turn = turn + 1
-        unit = worklist.claim_unit(workspace)
-    zero = Int32(0)
-    publish_unit(barriers, records, turn, zero, zero, zero, zero, zero, zero)
+        unit = claim_for_pair(barriers, claim, workspace, rank, turn)
+    facts.fill(0)
+    record.publish_unit(barriers, records, turn, facts)
+    # What the other CTA still sends here has to arrive before this CTA may end: its
+    # last commits, and its receipt of the last claim.
+    for tail in cutlass.range(config.stages, unroll=1):
+        stage, parity = bar.stage_and_parity(count + tail, config.stages)
+        bar.wait_pair(barriers + (bar.tile_empty(config.stages) + stage), parity ^ 1)
+    if rank == 0:
+        bar.wait_pair(barriers + bar.CLAIM_EMPTY, turn & 1)

@@ -1,8 +1,9 @@
 """The matrix warp: issues S = Q K^T and O += P V for both sub-tiles.
 
-It walks the unit's tiles from the right, one step behind with P V: step j multiplies
+It walks the pair's tiles from the right, one step behind with P V: step j multiplies
 the weights of tile j-1 with V and then, into the place of those weights, the queries
 with K of tile j. While the softmax of one sub-tile works, the other's products run.
+A tile that only the other CTA needs is waited for and given back.
 """
 
 import cutlass
@@ -13,8 +14,8 @@ from cutlass.utils import blackwell_helpers
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import tensor_memory as tmem
-from sidestream.kernels.sm100.config import SUB_TILES, KernelConfig
-from sidestream.kernels.sm100.unit import read_unit, unit_ranges
+from sidestream.kernels.sm100 import unit as record
+from sidestream.kernels.sm100.config import CLUSTER, SUB_TILES, KernelConfig
 
 
 @cute.jit
@@ -53,6 +54,13 @@ def commit(barrier: cute.Pointer) -> None:
     """Arrive on `barrier` once everything this warp has issued is complete."""
     with cute.arch.elect_one():
         tcgen05.commit(barrier)
+
+
+@cute.jit
+def commit_to_pair(barrier: cute.Pointer) -> None:
+    """As `commit`, on this barrier of both CTAs of the pair."""
+    with cute.arch.elect_one():
+        tcgen05.commit(barrier, (1 << CLUSTER) - 1)
 
 
 @cute.jit
@@ -97,8 +105,6 @@ def run_matmul(
     base: cute.Pointer,
     smem_q: cute.Pointer,
     smem_kv: cute.Pointer,
-    left: Int32,
-    right: Int32,
 ) -> None:
     """Multiply until the dead record comes."""
     stages = config.stages
@@ -122,18 +128,17 @@ def run_matmul(
     ).layout
     weights = values.make_fragment_A(cute.make_tensor(base, layout_p.outer))
 
+    facts = cute.make_rmem_tensor(record.WORDS, Int32)
     units = cute.make_rmem_tensor(SUB_TILES, Int32)
     tiles = cute.make_rmem_tensor(SUB_TILES, Int32)
     units.fill(0)
     tiles.fill(0)
     count = Int32(0)
     turn = Int32(0)
-    live, _, row0, _, len_q, len_kv = read_unit(barriers, records, turn)
-    while live != 0:
-        begin0, end0, begin1, end1, begin, end = unit_ranges(
-            config, row0, len_q, len_kv, left, right
-        )
-        steps = end - begin
+    record.read_unit(barriers, records, turn, facts)
+    while facts[record.LIVE] != 0:
+        end = facts[record.END]
+        steps = end - facts[record.BEGIN]
         turns = steps
         if steps > 0:
             turns = steps + 1
@@ -146,9 +151,8 @@ def run_matmul(
             if step < steps:
                 cute.arch.mbarrier_wait(barriers + (bar.TILE_FULL + k_stage), k_parity)
             for sub in cutlass.range_constexpr(SUB_TILES):
-                first, last = end0 - 1, begin0
-                if cutlass.const_expr(sub == 1):
-                    first, last = end1 - 1, begin1
+                first = facts[record.end_tile(sub)] - 1
+                last = facts[record.first_tile(sub)]
                 if tile + 1 >= last and tile + 1 <= first:
                     bar.wait_full(barriers + (bar.P_READY + sub), tiles[sub])
                     tmem.fence_after()
@@ -184,9 +188,9 @@ def run_matmul(
                     if tile == last:
                         commit(barriers + (bar.Q_EMPTY + sub))
             if step > 0:
-                commit(barriers + (bar.tile_empty(stages) + v_stage))
+                commit_to_pair(barriers + (bar.tile_empty(stages) + v_stage))
             if step < steps:
-                commit(barriers + (bar.tile_empty(stages) + k_stage))
+                commit_to_pair(barriers + (bar.tile_empty(stages) + k_stage))
         count = count + 2 * steps
         turn = turn + 1
-        live, _, row0, _, len_q, len_kv = read_unit(barriers, records, turn)
+        record.read_unit(barriers, records, turn, facts)

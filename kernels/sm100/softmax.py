@@ -20,8 +20,8 @@ from sidestream.kernels.common.element import element_type
 from sidestream.kernels.common.normalise import finite_or_zero
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import tensor_memory as tmem
+from sidestream.kernels.sm100 import unit as record
 from sidestream.kernels.sm100.config import GROUP, KernelConfig
-from sidestream.kernels.sm100.unit import read_unit, sub_tile_range
 
 RESCALE_THRESHOLD = 8.0
 """Growth of the maximum, in log2 units, that the reference may lag behind."""
@@ -196,14 +196,12 @@ def run_softmax(
     message = messages[sub, thread, None]
     state = cute.make_rmem_tensor(2, Float32)
     counts = cute.make_rmem_tensor(2, Int32)
+    facts = cute.make_rmem_tensor(record.WORDS, Int32)
     counts.fill(0)
     turn = Int32(0)
-    live, _, row0, _, len_q, len_kv = read_unit(barriers, records, turn)
-    while live != 0:
-        sub_row = row0 + sub * config.tile_m
-        begin, plain_begin, plain_end, end = sub_tile_range(
-            config, sub_row, len_q, len_kv, left, right
-        )
+    record.read_unit(barriers, records, turn, facts)
+    while facts[record.LIVE] != 0:
+        begin, plain_begin, plain_end, end = record.sub_tile_tiles(facts, sub)
         if begin < end:
             state[0] = -Float32.inf
             state[1] = Float32(0.0)
@@ -228,9 +226,9 @@ def run_softmax(
                     lower,
                     upper,
                     thread,
-                    sub_row + thread,
-                    len_q,
-                    len_kv,
+                    facts[record.ROW0] + (sub * config.tile_m + thread),
+                    facts[record.LEN_Q],
+                    facts[record.LEN_KV],
                     left,
                     right,
                     scale_log2,
@@ -242,4 +240,4 @@ def run_softmax(
             cute.arch.mbarrier_arrive(barriers + (bar.STATS_FULL + sub))
             counts[1] = counts[1] + 1
         turn = turn + 1
-        live, _, row0, _, len_q, len_kv = read_unit(barriers, records, turn)
+        record.read_unit(barriers, records, turn, facts)

@@ -1,8 +1,8 @@
-"""What a role knows of its unit: the record, and the tiles each sub-tile visits.
+"""What a role knows of its unit: the record that the loader writes.
 
-The loader writes a record per unit into a ring in shared memory; one lane writes it
-before that lane's arrival on RECORD_FULL, the readers copy it and arrive on
-RECORD_EMPTY. Every role derives the tile ranges from the same record by the same code.
+A ring of records lies in shared memory. One lane of the loader writes a record before
+its arrival on RECORD_FULL; the other warps copy it and arrive on RECORD_EMPTY. All of
+them see the same tile ranges, because the loader alone derives them.
 """
 
 import cutlass
@@ -10,7 +10,7 @@ from cutlass import Int32, cute
 
 from sidestream.kernels.common.bounds import tile_range
 from sidestream.kernels.sm100 import barriers as bar
-from sidestream.kernels.sm100.config import KernelConfig
+from sidestream.kernels.sm100.config import SUB_TILES, KernelConfig
 
 LIVE = 0
 HEAD = 1
@@ -18,94 +18,126 @@ ROW0 = 2
 Q_START = 3
 LEN_Q = 4
 LEN_KV = 5
-WORDS = 8
+BEGIN = 6
+"""First of the tiles that the pair visits, from END - 1 down."""
+END = 7
+SUB = 8
+"""First word of sub-tile 0; each has SUB_WORDS."""
+SUB_BEGIN = 0
+SUB_PLAIN_BEGIN = 1
+SUB_PLAIN_END = 2
+SUB_END = 3
+SUB_WORDS = 4
+WORDS = SUB + SUB_TILES * SUB_WORDS
+
+
+def first_tile(sub: int) -> int:
+    """Word that holds the first tile of a sub-tile's range."""
+    return SUB + sub * SUB_WORDS + SUB_BEGIN
+
+
+def end_tile(sub: int) -> int:
+    """Word that holds the end of a sub-tile's range, at most `first_tile` if empty."""
+    return SUB + sub * SUB_WORDS + SUB_END
+
+
+@cute.jit
+def fill_sub_tile(
+    config: cutlass.Constexpr[KernelConfig],
+    facts: cute.Tensor,
+    sub: cutlass.Constexpr[int],
+    left: Int32,
+    right: Int32,
+) -> None:
+    """Tile ranges of one sub-tile from the record's other facts; zeros if empty."""
+    row = facts[ROW0] + sub * config.tile_m
+    begin, plain_begin, plain_end, end = tile_range(
+        config, row, facts[LEN_Q], facts[LEN_KV], left, right
+    )
+    if row >= facts[LEN_Q] or begin >= end:
+        begin = Int32(0)
+        plain_begin = Int32(0)
+        plain_end = Int32(0)
+        end = Int32(0)
+    at = SUB + sub * SUB_WORDS
+    facts[at + SUB_BEGIN] = begin
+    facts[at + SUB_PLAIN_BEGIN] = plain_begin
+    facts[at + SUB_PLAIN_END] = plain_end
+    facts[at + SUB_END] = end
+
+
+@cute.jit
+def cover(facts: cute.Tensor, begin: Int32, end: Int32) -> None:
+    """Widen the pair's range by one that is not empty.
+
+    Sub-tiles follow each other row by row, so their ranges leave no gap.
+    """
+    if begin < end:
+        if facts[BEGIN] >= facts[END]:
+            facts[BEGIN] = begin
+            facts[END] = end
+        else:
+            facts[BEGIN] = cutlass.min(facts[BEGIN], begin)
+            facts[END] = cutlass.max(facts[END], end)
+
+
+@cute.jit
+def fill_ranges(
+    config: cutlass.Constexpr[KernelConfig],
+    facts: cute.Tensor,
+    other_row0: Int32,
+    left: Int32,
+    right: Int32,
+) -> None:
+    """Tile ranges of this CTA's sub-tiles and of the pair.
+
+    `other_row0` is the first row of the other CTA of the pair, in the same sequence.
+    """
+    own_row0 = facts[ROW0]
+    facts[BEGIN] = Int32(0)
+    facts[END] = Int32(0)
+    # The other CTA first: what stays in the sub-tile words is this one's.
+    for row0 in cutlass.range_constexpr(2):
+        facts[ROW0] = other_row0 if row0 == 0 else own_row0
+        for sub in cutlass.range_constexpr(SUB_TILES):
+            fill_sub_tile(config, facts, sub, left, right)
+            cover(facts, facts[first_tile(sub)], facts[end_tile(sub)])
 
 
 @cute.jit
 def publish_unit(
-    barriers: cute.Pointer,
-    records: cute.Tensor,
-    turn: Int32,
-    live: Int32,
-    head: Int32,
-    row0: Int32,
-    q_start: Int32,
-    len_q: Int32,
-    len_kv: Int32,
+    barriers: cute.Pointer, records: cute.Tensor, turn: Int32, facts: cute.Tensor
 ) -> None:
-    """Write record number `turn`; with `live` 0 it ends every reader's loop."""
+    """Write record number `turn`; one that is not LIVE ends every reader's loop."""
     slot, parity = bar.stage_and_parity(turn, bar.RECORDS)
     cute.arch.mbarrier_wait(barriers + (bar.RECORD_EMPTY + slot), parity ^ 1)
     with cute.arch.elect_one():
-        records[slot, LIVE] = live
-        records[slot, HEAD] = head
-        records[slot, ROW0] = row0
-        records[slot, Q_START] = q_start
-        records[slot, LEN_Q] = len_q
-        records[slot, LEN_KV] = len_kv
+        cute.autovec_copy(facts, records[slot, None])
         cute.arch.mbarrier_arrive(barriers + (bar.RECORD_FULL + slot))
 
 
 @cute.jit
 def read_unit(
-    barriers: cute.Pointer, records: cute.Tensor, turn: Int32
-) -> tuple[Int32, Int32, Int32, Int32, Int32, Int32]:
-    """Copy record number `turn`: live, head, row0, q_start, len_q, len_kv."""
+    barriers: cute.Pointer, records: cute.Tensor, turn: Int32, facts: cute.Tensor
+) -> None:
+    """Copy record number `turn` into registers and give its place back."""
     slot, parity = bar.stage_and_parity(turn, bar.RECORDS)
     cute.arch.mbarrier_wait(barriers + (bar.RECORD_FULL + slot), parity)
-    live = records[slot, LIVE]
-    head = records[slot, HEAD]
-    row0 = records[slot, ROW0]
-    q_start = records[slot, Q_START]
-    len_q = records[slot, LEN_Q]
-    len_kv = records[slot, LEN_KV]
+    cute.autovec_copy(records[slot, None], facts)
     bar.arrive_warp(barriers + (bar.RECORD_EMPTY + slot))
-    return live, head, row0, q_start, len_q, len_kv
 
 
 @cute.jit
-def sub_tile_range(
-    config: cutlass.Constexpr[KernelConfig],
-    row: Int32,
-    len_q: Int32,
-    len_kv: Int32,
-    left: Int32,
-    right: Int32,
-) -> tuple[Int32, Int32, Int32, Int32]:
-    """`tile_range` of the sub-tile at local row `row`; zeros if it visits no tile."""
-    begin, plain_begin, plain_end, end = tile_range(
-        config, row, len_q, len_kv, left, right
+def sub_tile_tiles(facts: cute.Tensor, sub: Int32) -> tuple[Int32, Int32, Int32, Int32]:
+    """`(begin, plain_begin, plain_end, end)` of a sub-tile chosen at run time."""
+    values = cute.make_rmem_tensor(SUB_WORDS, Int32)
+    for word in cutlass.range_constexpr(SUB_WORDS):
+        values[word] = cutlass.select_(
+            sub == 0, facts[SUB + word], facts[SUB + SUB_WORDS + word]
+        )
+    return (
+        values[SUB_BEGIN],
+        values[SUB_PLAIN_BEGIN],
+        values[SUB_PLAIN_END],
+        values[SUB_END],
     )
-    if row >= len_q or begin >= end:
-        begin = Int32(0)
-        plain_begin = Int32(0)
-        plain_end = Int32(0)
-        end = Int32(0)
-    return begin, plain_begin, plain_end, end
-
-
-@cute.jit
-def unit_ranges(
-    config: cutlass.Constexpr[KernelConfig],
-    row0: Int32,
-    len_q: Int32,
-    len_kv: Int32,
-    left: Int32,
-    right: Int32,
-) -> tuple[Int32, Int32, Int32, Int32, Int32, Int32]:
-    """Tiles of both sub-tiles and of the unit: begin and end of each in turn.
-
-    The diagonal of the second sub-tile lies 128 keys to the right, so its range starts
-    and ends no earlier than the first's and leaves no gap to it.
-    """
-    begin0, _, _, end0 = sub_tile_range(config, row0, len_q, len_kv, left, right)
-    begin1, _, _, end1 = sub_tile_range(
-        config, row0 + config.tile_m, len_q, len_kv, left, right
-    )
-    begin = begin0
-    end = end1
-    if begin0 >= end0:
-        begin = begin1
-    if begin1 >= end1:
-        end = end0
-    return begin0, end0, begin1, end1, begin, end

@@ -21,9 +21,13 @@ class KernelConfig(ForwardContract):
     tile_m: int
 
     @property
-    def unit_rows(self) -> int:
-        """Query rows of a unit of the work list."""
-        return self.tile_m
+    def cluster(self) -> int:
+        """CTAs of a cluster."""
+        return 1
+
+    def unit_shape(self, heads_q: int, heads_kv: int) -> tuple[int, int]:
+        """Query rows of a unit of the work list, and units per run of rows."""
+        return self.tile_m, heads_q
 
     @property
     def tile_n(self) -> int:

@@ -55,11 +55,19 @@ def sidestream_sm120(
     token long; the work list is clamped to the true capacity and never reaches it.
     """
     build_worklist(
-        config, lengths_q, lengths_kv, workspace, batch, heads_q, tokens_q, tokens_kv
+        config,
+        lengths_q,
+        lengths_kv,
+        workspace,
+        batch,
+        Int32(config.tile_m),
+        heads_q,
+        tokens_q,
+        tokens_kv,
     ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
 
-    layout_q = tile_layout(config, config.tile_m, 1)
-    layout_kv = tile_layout(config, config.tile_n, config.stages)
+    layout_q = tile_layout(config, config.tile_m, (config.chunks,))
+    layout_kv = tile_layout(config, config.tile_n, (config.chunks, config.stages))
     map_kv = cutlass.max(tokens_kv, Int32(1))
     global_q = token_tensor(config, q, tokens_q, heads_q, q_token_stride, q_head_stride)
     global_k = token_tensor(config, k, map_kv, heads_kv, k_token_stride, k_head_stride)

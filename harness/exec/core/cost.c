@@ -184,7 +184,8 @@ void cost_work(Machine *m, u64 size, u32 units) {
 
 void cost_issued(Machine *m, Async *op) {
   Cost *c = m->cost;
-  u32 part = PART_OF[op->kind];
+  u32 part = op->kind < sizeof PART_OF ? PART_OF[op->kind] : 0;
+  if (part < MAX_WARPS) part = COST_REMOTE; /* a kind without a unit of its own */
   CostUnit unit = c->unit[part - MAX_WARPS];
   CostPath *busy = &c->warps[op->warp->index].unit[part - MAX_WARPS], p = moment(c);
   u64 work = c->next_work, rate = (u64)unit.rate * (work ? c->next_units : 1);
