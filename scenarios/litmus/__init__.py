@@ -10,11 +10,21 @@ from sidestream.scenarios.litmus import (
     mbarrier,
     named_barrier,
     proxy_fence,
+    tensor_copy,
+    thread_copy,
     warp_sync,
 )
 from sidestream.scenarios.litmus.twin import Twin
 
-_FILES = (named_barrier, warp_sync, mbarrier, proxy_fence, bulk_copy)
+_FILES = (
+    named_barrier,
+    warp_sync,
+    mbarrier,
+    proxy_fence,
+    bulk_copy,
+    tensor_copy,
+    thread_copy,
+)
 
 TWINS: dict[str, Twin] = {
     f"{module.__name__.rsplit('.', 1)[-1]}.{twin.name}": twin

@@ -151,8 +151,11 @@ TWINS = (
         rule="P4",
         title=_GROUP,
         warps=(
-            "@!%one bra $OVER;\n" + bulk_store() + _COMMITTED
-            + "cp.async.bulk.wait_group.read 0;\n$OVER:\n<op>" + _STORE,
+            "@!%one bra $OVER;\n"
+            + bulk_store()
+            + _COMMITTED
+            + "cp.async.bulk.wait_group.read 0;\n$OVER:\n<op>"
+            + _STORE,
         ),
         op="bar.warp.sync -1;\n",
         found=smem(_OUT, "st.shared.b32", "P4"),
@@ -176,7 +179,10 @@ TWINS = (
         title=_GROUP,
         warps=(
             lead(
-                bulk_store("%x") + _COMMITTED + bulk_store("%y", to="%g+256") + _COMMITTED
+                bulk_store("%x")
+                + _COMMITTED
+                + bulk_store("%y", to="%g+256")
+                + _COMMITTED
                 + "cp.async.bulk.wait_group.read <op>;\nst.shared.b32 [%y], 1;\n"
             ),
         ),
@@ -190,7 +196,10 @@ TWINS = (
         title=_GROUP,
         warps=(
             lead(
-                bulk_store("%x") + _COMMITTED + bulk_store("%y", to="%g+256") + _COMMITTED
+                bulk_store("%x")
+                + _COMMITTED
+                + bulk_store("%y", to="%g+256")
+                + _COMMITTED
                 + "cp.async.bulk.wait_group.read 1;\nst.shared.b32 [<op>], 1;\n"
             ),
         ),
@@ -204,7 +213,8 @@ TWINS = (
         title=_GROUP,
         warps=(
             lead(
-                bulk_store() + _COMMITTED
+                bulk_store()
+                + _COMMITTED
                 + "cp.async.bulk.wait_group<op> 0;\nld.global.b32 %r1, [%g];\n"
             ),
         ),
@@ -218,7 +228,11 @@ TWINS = (
         title=_GROUP,
         warps=(
             lead(
-                bulk_store("%x") + _COMMITTED + "<op>" + bulk_store("%y") + _COMMITTED
+                bulk_store("%x")
+                + _COMMITTED
+                + "<op>"
+                + bulk_store("%y")
+                + _COMMITTED
                 + "cp.async.bulk.wait_group 0;\n"
             ),
         ),
@@ -231,7 +245,11 @@ TWINS = (
         title=_MBAR,
         warps=(
             lead(
-                expect(256) + bulk_load() + "<op>" + bulk_store(to="%g+512") + _COMMITTED
+                expect(256)
+                + bulk_load()
+                + "<op>"
+                + bulk_store(to="%g+512")
+                + _COMMITTED
                 + "cp.async.bulk.wait_group 0;\n"
             ),
         ),
@@ -245,8 +263,13 @@ TWINS = (
         title=_GROUP,
         warps=(
             lead(
-                bulk_store(to="%g+512") + _COMMITTED + "<op>" + expect(256) + bulk_load()
-                + wait() + "cp.async.bulk.wait_group 0;\n"
+                bulk_store(to="%g+512")
+                + _COMMITTED
+                + "<op>"
+                + expect(256)
+                + bulk_load()
+                + wait()
+                + "cp.async.bulk.wait_group 0;\n"
             ),
         ),
         bars=(1,),

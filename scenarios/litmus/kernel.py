@@ -5,10 +5,9 @@ Registers that the statements find: `%x`, `%y`, `%z` shared addresses 4096, 2048
 bytes that no one uses; `%g` 4096 bytes of global memory, `%gl` the lane's own word of
 it, `%map` a tensor map of 256 words from `%g` with a box of 64 (256 bytes);
 `%one` the predicate of lane 0, `%lane`, `%warp`, `%tid`, `%rank` (of the CTA in the
-grid, in its cluster if there is one) and `%peer`, the other CTA of the pair; `%px`, `%py`,
-`%pbar` what `%x`, `%y`, `%bar` are in the peer CTA; `%tm` tensor memory,
-`%tq` its lanes that the warp may load; `%ad`, `%bd`, `%idesc` for `mma()`; scratch is
-`%p0-5`, `%h0-3`, `%r0-15`, `%rd0-7`.
+grid, in its cluster if there is one) and `%peer`, the other CTA of the pair; `%px`,
+`%py`, `%pbar` what `%x`, `%y`, `%bar` are in the peer CTA; `%tm` tensor memory, `%tq`
+its lanes that the warp may load; `%ad`, `%bd`, `%idesc` for `mma()`; scratch is `%p0-5`, `%h0-3`, `%r0-15`, `%rd0-7`.
 """
 
 from __future__ import annotations
@@ -73,7 +72,9 @@ def text_of(twin: Twin, *, sound: bool) -> str:
         "{\n" + _REGISTERS + (_IN_CLUSTER if twin.cluster > 1 else _IN_GRID),
         _prologue(twin),
     ]
-    for cta, warps in enumerate((twin.warps, twin.peers) if twin.peers else (twin.warps,)):
+    for cta, warps in enumerate(
+        (twin.warps, twin.peers) if twin.peers else (twin.warps,)
+    ):
         for warp, statements in enumerate(warps):
             lines += _turn(cta if twin.peers else None, warp, statements)
     lines.append("DONE:")

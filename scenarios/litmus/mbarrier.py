@@ -12,7 +12,9 @@ _WAIT = (
     "mbarrier.try_wait"
 )
 _INIT = "Parallel Synchronization and Communication Instructions: mbarrier.init"
-_PHASE = "Parallel Synchronization and Communication Instructions: Phase of the mbarrier"
+_PHASE = (
+    "Parallel Synchronization and Communication Instructions: Phase of the mbarrier"
+)
 _STORE, _LOAD = "st.shared.b32 [%xl], 1;\n", "ld.shared.b32 %r1, [%xl];\n"
 _PAIR = smem("st.shared.b32", "ld.shared.b32")
 _FENCE = "fence.acq_rel.cta;\n"

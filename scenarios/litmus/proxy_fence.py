@@ -165,13 +165,10 @@ TWINS = (
     Twin(
         name="async_copy_of_a_thread_is_generic",
         rule="P1",
-        title=(
-            "Data Movement and Conversion Instructions: Data Movement and Conversion "
-            "Instructions: Asynchronous copy"
-        ),
+        title="Data Movement and Conversion Instructions: Non-bulk copy, cp.async",
         warps=(
             "cp.async.ca.shared.global [%xl], [%gl], 4;\ncp.async.wait_all;\n<op>"
-            "bar.warp.sync -1;\n" + _SEND,
+            "bar.warp.sync -1;\n" + _SEND.replace("[%g]", "[%g+512]"),
         ),
         op=_OP,
         found=proxy("cp.async.ca.shared.global", _OUT),

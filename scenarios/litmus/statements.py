@@ -11,8 +11,8 @@ def wait(parity: int = 0, bar: str = "%bar", sem: str = "") -> str:
     """Wait for a phase of one of the CTA's own mbarriers; `sem` as `.relaxed.cta`."""
     label = f"$WAIT{next(_numbers)}"
     return (
-        f"{label}: mbarrier.try_wait.parity{sem}.shared::cta.b64 %p0, [{bar}], {parity};"
-        f"\n@!%p0 bra {label};\n"
+        f"{label}: mbarrier.try_wait.parity{sem}.shared::cta.b64 %p0, [{bar}], "
+        f"{parity};\n@!%p0 bra {label};\n"
     )
 
 

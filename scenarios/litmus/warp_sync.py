@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from sidestream.scenarios.litmus.twin import Twin, gmem, smem
 
 _SYNC = "Parallel Synchronization and Communication Instructions: bar.warp.sync"
@@ -61,9 +60,7 @@ TWINS = (
         name="global_memory_too",
         rule="B3",
         title=_SYNC,
-        warps=(
-            "st.global.b32 [%gl], %lane;\n<op>@%one ld.global.b32 %r1, [%g+8];\n",
-        ),
+        warps=("st.global.b32 [%gl], %lane;\n<op>@%one ld.global.b32 %r1, [%g+8];\n",),
         op=_OP,
         found=gmem("st.global.b32", "ld.global.b32", "B3"),
     ),
