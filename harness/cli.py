@@ -50,7 +50,12 @@ Traces = Annotated[
 ]
 Steps = Annotated[int, typer.Option(help="Steps to replay of each trace.")]
 Seed = Annotated[int, typer.Option(help="Seed of data and schedule.")]
-Schedule = Annotated[str, typer.Option(metavar="S", help="round-robin or random:SEED.")]
+Schedule = Annotated[
+    str,
+    typer.Option(
+        metavar="S", help="round-robin, random:SEED, pct:SEED:DEPTH or given:STRING."
+    ),
+]
 Profile = Annotated[
     str,
     typer.Option(
@@ -210,6 +215,14 @@ def emulate_command(
     schedule: Schedule = "",
     profile: Profile = "practice",
     sms: Annotated[int, typer.Option(help="Multiprocessors.")] = 4,
+    explore: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOW",
+            help="Look for a schedule that fails: random:NUMBER, pct:NUMBER[:DEPTH] or "
+            "exhaustive:NUMBER; repeatable.",
+        ),
+    ] = None,
     deadline: Deadline = 300.0,
     budget: Budget = 2_000_000_000,
     out: Annotated[
@@ -229,7 +242,12 @@ def emulate_command(
         budget=budget,
     )
     status = emulate.run(
-        launch_dir, ptx=ptx, settings=settings, out=out, command=_command_line()
+        launch_dir,
+        ptx=ptx,
+        settings=settings,
+        out=out,
+        command=_command_line(),
+        explored=explore or (),
     )
     raise typer.Exit(status)
 

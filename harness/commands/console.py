@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -49,6 +49,17 @@ def watching(total: int) -> Iterator[Watcher]:
             yield _Bar(progress, total)
     else:
         yield _Lines(total)
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show how many of `total` are done: a bar on a terminal, else nothing."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    with _bar() as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)
 
 
 def _bar() -> Progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from sidestream.harness.checks import bounds, execution, races, scratch
 from sidestream.harness.checks.outcome import CheckOutcome, judged, not_run
 from sidestream.harness.commands import console
 from sidestream.harness.commands.check import prepare_folder
+from sidestream.harness.device import explore
 from sidestream.harness.device.programs import CACHE
 from sidestream.harness.device.vgpu import Outcome, run_launch
 from sidestream.harness.dsl.chip import CHIPS
@@ -33,8 +35,12 @@ def run(
     settings: Settings,
     out: Path | None,
     command: str,
+    explored: Sequence[str] = (),
 ) -> int:
     """Execute a recorded launch, report what it shows, return the exit status.
+
+    With `explored`, words of `explore.schedules`, it is executed under those schedules
+    until one of them fails, which is then what is reported.
 
     Raises:
         UsageError: the folder, the PTX or its target is not usable; nothing was run
@@ -44,22 +50,27 @@ def run(
     program = _program(recorded, ptx or folder / "kernel.ptx")
     arch = program.function.target
     options = Options(
-        seed=settings.schedule_seed,
         budget=settings.budget,
         deadline=settings.deadline,
         sms=settings.sms,
         max_smem=CHIPS[arch].smem_per_block,
-    )
+    ).scheduled(settings.scheduled)
     check_geometry(program, recorded.launch, options)
     parameter_block(program, recorded.launch)
     if out is not None:
         prepare_folder(out)
     began, started = time.time(), datetime.now(UTC)
     before = recorded.memory.snapshot()
+    failure, tried = _explore(recorded, options, settings, explored)
+    if failure is not None:
+        options = options.scheduled(failure.schedule)
+        settings = replace(settings, schedule=failure.schedule.spell())
     outcome = run_launch(
         recorded.launch, recorded.memory, options, None, settings.profile
     )
     replay = f"sidestream emulate {folder}" + (f" --ptx {ptx}" if ptx else "")
+    if settings.schedule:
+        replay += f" --schedule {settings.schedule}"
     outcome = replace(
         outcome,
         findings=tuple(replace(f, replay=replay) for f in outcome.findings),
@@ -87,8 +98,42 @@ def run(
     return console.say(
         report,
         str(page) if page else None,
-        notes=[f"changed: {n} bytes of {name}" for name, n in changed.items()],
+        notes=[
+            *_found(failure, tried),
+            *(f"changed: {n} bytes of {name}" for name, n in changed.items()),
+        ],
     )
+
+
+def _explore(
+    recorded: RecordedLaunch,
+    options: Options,
+    settings: Settings,
+    explored: Sequence[str],
+) -> tuple[explore.Failure | None, int]:
+    """Look for a schedule that fails; how many were tried."""
+    if not explored:
+        return None, 0
+    wanted = [s for word in explored for s in explore.schedules(word)]
+    with console.counting("schedules", len(wanted)) as tell:
+        failure = explore.explore(
+            recorded.launch,
+            recorded.memory,
+            options,
+            wanted,
+            profile=settings.profile,
+            tell=tell,
+        )
+    return failure, failure.tried if failure else len(wanted)
+
+
+def _found(failure: explore.Failure | None, tried: int) -> Iterator[str]:
+    if failure is not None:
+        how = "memory differs from" if failure.differs else "it fails otherwise than"
+        yield f"schedule {tried} of those explored fails: {how} in turn"
+        yield f"schedule: {failure.schedule.spell()}"
+    elif tried:
+        yield f"{tried} schedules explored, none fails otherwise than in turn"
 
 
 def _program(recorded: RecordedLaunch, path: Path) -> Program:

@@ -34,6 +34,7 @@ class Outcome:
         seconds: Wall time by phase: `parse`, `lower`, `execute`.
         counted: Program and result of a launch that ran with the cost model.
         relaxed: How often each relaxation of the ordering profile decided something.
+        made: Decisions of the scheduler, as `Result.made`.
     """
 
     kernel: str
@@ -45,6 +46,7 @@ class Outcome:
     seconds: dict[str, float]
     counted: tuple[Program, Result] | None = None
     relaxed: Mapping[str, int] = field(default_factory=dict)
+    made: bytes = b""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +260,7 @@ def judge(
         warp_instructions=result.warp_instructions,
         seconds=seconds,
         counted=(program, result) if result.costs is not None else None,
+        made=result.made,
     )
 
 

@@ -142,6 +142,13 @@ class CostTable(ctypes.Structure):
     _fields_ = [("rows", ctypes.c_void_p), ("unit", CostUnit * 7)]
 
 
+POLICIES = ("random", "pct", "given")
+"""Names of `enum Policy` of `schedule.h`, by number."""
+
+CHOICE_PAIR = np.uint32
+"""Two of them are a decision that was not the usual one (`struct Choice`)."""
+
+
 class Config(ctypes.Structure):
     """`struct Config` of `machine.c`."""
 
@@ -165,6 +172,11 @@ class Config(ctypes.Structure):
                 *("tmem_check", "isa_order"),
             )
         ),
+        ("policy", ctypes.c_uint32),
+        ("depth", ctypes.c_uint32),
+        ("horizon", ctypes.c_uint64),
+        ("choices", ctypes.c_void_p),
+        ("n_choices", ctypes.c_uint64),
         ("observer", ctypes.c_void_p),
         ("cost", CostTable),
     ]

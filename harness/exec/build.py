@@ -170,6 +170,7 @@ class Core:
             ("ss_dependents_may_start", u32, [machine]),
             ("ss_live_ctas", u32, [machine]),
             ("ss_slots", u32, [machine]),
+            ("ss_choices", ctypes.c_void_p, [machine, *([ctypes.c_void_p] * 3)]),
         ):
             function = getattr(lib, name)
             function.restype, function.argtypes = result, given

@@ -17,12 +17,15 @@ from sidestream.harness.exec import abi, cost
 from sidestream.harness.exec.build import load, pointer
 from sidestream.harness.exec.program import Program, arch_number
 from sidestream.harness.exec.result import Result, read_result
+from sidestream.harness.exec.schedule import Choices, Schedule
 from sidestream.harness.launch import Launch
 
 _FIRST_SLICE, _MOST_SLICE = 50_000, 20_000_000
 _SLICE_SECONDS = 0.2
 _MAX_SMEM = 227 * 1024
 _MAX_RESIDENT_BYTES = 4 << 30
+_HORIZON = 200_000
+"""Warp instructions within which `pct` lets warps fall behind."""
 _TENSOR_MEMORY = 512 * 128 * 4
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)
 _BLOCK_LIMITS = (1024, 1024, 64)
@@ -48,6 +51,10 @@ class Options:
         isa_order: Whether `tcgen05.mma` of one thread are in order only where the PTX
             ISA promises it, and not always.
         cost: What the cost model charges; None leaves it out.
+        policy: With a seed, who makes the scheduler's decisions: `random`, `pct` or
+            `given` (`exec/schedule.py`).
+        depth: Of `pct`.
+        choices: Of `given`.
     """
 
     seed: int = 0
@@ -62,6 +69,20 @@ class Options:
     tensor_memory_check: bool = False
     isa_order: bool = False
     cost: cost.CostTable | None = None
+    policy: str = "random"
+    depth: int = 0
+    choices: Choices = ()
+
+    def scheduled(self, schedule: Schedule) -> Options:
+        """Return the options with another schedule."""
+        given = schedule.policy == "given"
+        return dataclasses.replace(
+            self,
+            seed=1 if given else schedule.seed,
+            policy=schedule.policy if schedule.seed or given else "random",
+            depth=schedule.depth,
+            choices=schedule.choices,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +254,12 @@ class Running:
         if options.cost:
             charged = cost.charges(program, options.cost)
             config.cost = cost.config(charged, options.cost)
+        self._choices = np.array(options.choices, abi.CHOICE_PAIR).reshape(-1, 2)
+        config.policy = abi.POLICIES.index(options.policy)
+        config.depth = options.depth
+        config.horizon = _HORIZON
+        config.choices = pointer(self._choices)
+        config.n_choices = len(self._choices)
         self._machine: int | None = self._lib.ss_create(ctypes.byref(config))
         if not self._machine:
             raise MemoryError(

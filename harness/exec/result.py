@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sidestream.harness.exec import abi, cost
 from sidestream.harness.exec.build import load, pointer
 from sidestream.harness.exec.program import Program
+from sidestream.harness.exec.schedule import Choices
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,19 @@ class Result:
     """Executions of every bytecode row."""
     costs: cost.Costs | None = None
     """What the cost model counted, if it was asked for."""
+    made: bytes = b""
+    """Decisions of the scheduler that were not the usual ones, as the core has them."""
+
+    @property
+    def choices(self) -> Choices:
+        """Decisions of the scheduler that were not the usual ones."""
+        return choices_of(self.made)
+
+
+def choices_of(made: bytes) -> Choices:
+    """Return decisions as the core has them as numbers and answers."""
+    pairs = np.frombuffer(made, abi.CHOICE_PAIR).reshape(-1, 2)
+    return tuple((int(at), int(answer)) for at, answer in pairs.tolist())
 
 
 def read_result(
@@ -97,7 +111,24 @@ def read_result(
         tma_bytes=stats.tma_bytes,
         seconds=seconds,
         counts=np.frombuffer(raw, np.uint64),
+        made=_choices(machine),
     )
+
+
+def _choices(machine: int) -> bytes:
+    """The schedule of an execution; empty if it was too long to keep."""
+    core = load()
+    number, dropped = ctypes.c_uint32(), ctypes.c_uint32()
+    decisions = ctypes.c_uint64()
+    at = core.lib.ss_choices(
+        machine,
+        ctypes.byref(number),
+        ctypes.byref(decisions),
+        ctypes.byref(dropped),
+    )
+    if not at or dropped.value:
+        return b""
+    return ctypes.string_at(at, 8 * number.value)
 
 
 def _triple(values: NDArray[np.uint32]) -> tuple[int, int, int]:

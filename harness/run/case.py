@@ -38,6 +38,7 @@ from sidestream.harness.dsl.compile_log import CompileRecord
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.cost import CostTable
 from sidestream.harness.exec.machine import Options
+from sidestream.harness.exec.schedule import Schedule
 from sidestream.harness.finding import Finding, Incomplete, Verdict
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.plans import watch_plans
@@ -334,9 +335,11 @@ class CaseRun:
         reseeded: bool = False,
         record: bool = False,
     ) -> Execution:
-        seed = self.settings.schedule_seed
+        schedule = self.settings.scheduled
         if reseeded:
-            seed, label = seed ^ _OTHER_SCHEDULE, "another schedule"
+            other = schedule.seed ^ _OTHER_SCHEDULE
+            schedule = Schedule(policy="random", seed=other)
+            label = "another schedule"
         label = label or f"scratch {pattern}"
         folder = self.settings.launches
         # The first call keeps the core's own fill: values that look like nothing.
@@ -344,13 +347,12 @@ class CaseRun:
 
         def options() -> Options:
             options = Options(
-                seed=seed,
                 budget=self.settings.budget,
                 deadline=max(0.001, self.until - time.monotonic()),
                 sms=self.settings.sms,
                 max_smem=self.bench.device().chip.smem_per_block,
                 cost=CostTable() if record and self.settings.stats else None,
-            )
+            ).scheduled(schedule)
             if fill is None:
                 return options
             return replace(options, smem_fill=fill, register_fill=fill)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import MappingProxyType
 
 from sidestream.harness.dsl.chip import CHIPS, DEFAULT_SMS
 from sidestream.harness.errors import UsageError
+from sidestream.harness.exec.schedule import Schedule
 
 KERNELS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -22,8 +22,6 @@ KERNELS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 DEVICES = ("vgpu", "cuda")
 PROFILES = ("isa", "practice")
-ROUND_ROBIN = "round-robin"
-_SCHEDULE = re.compile(r"round-robin|random:[1-9]\d{0,18}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +35,7 @@ class Settings:
         arch: PTX target.
         seed: Added to the seed of every scenario's data; unless 0 it also seeds the
             schedule.
-        schedule: `round-robin` or `random:SEED`; empty follows `seed`.
+        schedule: As `exec/schedule.py` has them; empty follows `seed`.
         profile: What counts as ordered: `isa`, what the PTX ISA promises, or
             `practice`, with the relaxations that shipping kernels rely on.
         sms: Multiprocessors of the virtual GPU.
@@ -75,11 +73,8 @@ class Settings:
                 f"kernel {self.kernel} of {self.impl} does not compile for "
                 f"{self.arch}; it does for {', '.join(kernels[self.kernel])}"
             )
-        if self.schedule and not _SCHEDULE.fullmatch(self.schedule):
-            raise UsageError(
-                f"schedule {self.schedule!r} is neither {ROUND_ROBIN} nor random:SEED "
-                "with a positive SEED"
-            )
+        if self.schedule:
+            Schedule.parse(self.schedule)
         for name in ("sms", "budget", "deadline"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
@@ -91,11 +86,11 @@ class Settings:
             raise UsageError(f"seed must not be negative, not {self.seed}")
 
     @property
-    def schedule_seed(self) -> int:
-        """Seed of the virtual GPU's scheduler; 0 is round-robin."""
-        if self.schedule.startswith("random:"):
-            return int(self.schedule.removeprefix("random:"))
-        return 0 if self.schedule == ROUND_ROBIN else self.seed
+    def scheduled(self) -> Schedule:
+        """The schedule that was asked for, or that of the seed."""
+        if self.schedule:
+            return Schedule.parse(self.schedule)
+        return Schedule(policy="random", seed=self.seed) if self.seed else Schedule()
 
 
 def _choose(what: str, value: str, choices: tuple[str, ...]) -> None:

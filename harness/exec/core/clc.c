@@ -9,6 +9,7 @@
 #include "access.h"
 #include "dependent.h"
 #include "mbarrier.h"
+#include "schedule.h"
 
 #define RESPONSE 0xc1c05e5eu
 enum { RESPONSE_BYTES = 16, REFUSE_ONE_IN = 8 };
@@ -36,7 +37,7 @@ static void respond(Machine *m, const Async *op, u32 rank, const u32 *words) {
 }
 
 static void land(Machine *m, Async *op) {
-  int refused = m->seed && next_random(m) % REFUSE_ONE_IN == 0;
+  int refused = m->seed && decide(m, 0, next_random(m) % REFUSE_ONE_IN == 0);
   ClcResult r = clc_step(state_of(op->cta), CLC_DECIDE, (u32)refused);
   m->ctas[op->cta->first_slot].clc_closed = r.state.closed;
   m->next_cta = r.state.next * m->cluster_size;

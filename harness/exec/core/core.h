@@ -300,6 +300,7 @@ struct Machine {
   Fault faults[MAX_FAULTS];
   u32 n_faults;
   u64 dropped_faults;
+  struct Schedule *schedule; /* schedule.h; NULL with seed 0 */
   const Observer *observer; /* or NULL */
   const Async *landing;     /* the operation that lands now, or NULL */
   void *memory; /* the one block behind rf, smem and local */

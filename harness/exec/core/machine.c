@@ -7,6 +7,7 @@
 
 #include "core.h"
 #include "cost.h"
+#include "schedule.h"
 #include "tmem.h"
 
 extern const OpEntry *const all_ops[];
@@ -25,6 +26,10 @@ typedef struct Config {
   u32 n_sms, ctas_per_sm, quantum, smem_fill, reg_fill, arch, regs_per_thread;
   u32 tensor_memory; /* 1: the kernel has tcgen05 instructions */
   u32 tmem_check, isa_order; /* as in Machine */
+  u32 policy, depth;
+  u64 horizon;
+  const Choice *choices;
+  u64 n_choices;
   const Observer *observer;
   CostTable cost;
 } Config;
@@ -76,6 +81,7 @@ static u64 round_up(u64 v, u64 to) { return (v + to - 1) / to * to; }
 
 void ss_destroy(Machine *m) {
   if (!m) return;
+  schedule_free(m);
   for (u32 k = 0; k < m->n_queue; k++) {
     free(m->queue[k]->data);
     free(m->queue[k]->path);
@@ -212,6 +218,11 @@ Machine *ss_create(const Config *c) {
     w->consts = m->consts;
     w->done = 1;
   }
+  if (m->seed && !schedule_init(m, c->policy, c->depth, c->horizon, c->choices,
+                                (u32)c->n_choices)) {
+    ss_destroy(m);
+    return NULL;
+  }
   return m;
 }
 
@@ -312,19 +323,6 @@ static u64 run_warp(Machine *m, Warp *w, u64 quantum) {
   return run_slice(m, w, quantum, 1);
 }
 
-static Warp *choose(Machine *m) {
-  u32 at = m->seed ? (u32)(next_random(m) % m->n_warps) : m->rr;
-  for (u32 k = 0; k < m->n_warps; k++) {
-    u32 j = at + k;
-    if (j >= m->n_warps) j -= m->n_warps;
-    if (!m->warps[j].done) {
-      m->rr = j + 1 == m->n_warps ? 0 : j + 1;
-      return &m->warps[j];
-    }
-  }
-  return NULL;
-}
-
 static void land_some(Machine *m, int must) {
   if (!m->seed) {
     while (m->n_queue) async_land_one(m, 0);
@@ -332,8 +330,12 @@ static void land_some(Machine *m, int must) {
   }
   while (m->n_queue) {
     u64 r = next_random(m);
-    if (!must && (r & 3)) break;
-    async_land_one(m, async_ready(m, (u32)((r >> 8) % m->n_queue)));
+    u32 drawn = !must && (r & 3) ? 0 : 1 + async_ready(m, (u32)((r >> 8) % m->n_queue));
+    u32 usual = 1 + async_ready(m, 0);
+    u32 answer = decide(m, usual, drawn);
+    if (!answer && !must) break;
+    if (!answer || answer > m->n_queue) answer = usual;
+    async_land_one(m, async_ready(m, answer - 1));
     must = 0;
   }
 }
@@ -354,9 +356,9 @@ u32 ss_run(Machine *m, u64 steps) {
       break;
     }
     land_some(m, 0);
-    Warp *w = choose(m);
-    u64 quantum = m->seed ? 1 + next_random(m) % m->quantum : m->quantum;
-    u64 n = run_warp(m, w, quantum);
+    Warp *w = schedule_warp(m);
+    u64 n = run_warp(m, w, schedule_quantum(m));
+    schedule_ran(m, w, n);
     if (w->done) finish_warp(m, w);
     if (m->status != ST_RUNNING) break;
     if (n) {

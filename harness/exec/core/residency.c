@@ -8,6 +8,7 @@
 #include "cost.h"
 #include "dependent.h"
 #include "observer.h"
+#include "schedule.h"
 #include "tmem.h"
 
 static void fill32(u8 *p, u64 bytes, u32 v) {
@@ -83,7 +84,7 @@ void start_ctas(Machine *m, int must) {
     int idle = 1;
     for (u32 k = 0; k < m->cluster_size; k++) idle &= m->ctas[s + k].live_warps == 0;
     if (!idle) continue;
-    if (m->seed && m->live_warps && !must && (next_random(m) & 3)) return;
+    if (m->seed && m->live_warps && !must && decide(m, 0, (next_random(m) & 3) != 0)) return;
     ClcState grid = {m->next_cta / m->cluster_size, m->n_ctas / m->cluster_size, 0, 0};
     u32 cluster = clc_step(grid, CLC_LAUNCH, 0).value - 1;
     m->next_cta += m->cluster_size;

@@ -8,6 +8,7 @@
  */
 #include "access.h"
 #include "observer.h"
+#include "schedule.h"
 #include "tcgen05.h"
 
 static int same_in_all(const u32 *row, u32 m) {
@@ -158,7 +159,7 @@ static int dealloc(Warp *w, const Insn *i, u32 m) {
     if (error) broken(w, i, m, addr, n, error);
     if (error == TMEM_NO_BASE) return STEP_NEXT;
   }
-  if (peer && (w->m->seed == 0 || next_random(w->m) & 1)) {
+  if (peer && (w->m->seed == 0 || decide(w->m, 1, next_random(w->m) & 1))) {
     TmemCall *theirs = &peer->tmem_state->dealloc;
     int met = meet(&s->dealloc, theirs, w, n, addr);
     if (!met && peer->live_warps) {

@@ -1,0 +1,258 @@
+"""The tensor core: products, copies, their order and their completion."""
+
+from __future__ import annotations
+
+from sidestream.scenarios.litmus.statements import (
+    AFTER,
+    BEFORE,
+    TMEM_LOAD,
+    TMEM_STORE,
+    WAIT_LOAD,
+    WAIT_STORE,
+    bulk_load,
+    commit,
+    expect,
+    lead,
+    mma,
+    wait,
+)
+from sidestream.scenarios.litmus.twin import Twin, proxy, smem, tmem
+
+_COMMIT = "TensorCore 5th Generation Instructions: tcgen05.commit"
+_PIPES = "TensorCore 5th Generation Instructions: Pipelined tcgen05 Instructions"
+_OTHER_THREAD = "Pipelined instructions, different thread"
+_SHARED = "TensorCore 5th Generation Instructions: Shared Memory Accesses"
+_WAIT = "TensorCore 5th Generation Instructions: tcgen05.wait"
+_MMA = "tcgen05.mma.cta_group::1.kind::f16"
+_CP = "tcgen05.cp.cta_group::1.128x256b"
+_LD, _ST = "tcgen05.ld.sync.aligned.32x32b.x1.b32", "tcgen05.st.sync.aligned.32x32b.x1.b32"
+_IN = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
+_COPY = _CP + " [%tm], %ad;\n"
+_BAR = "bar.sync 1, 64;\n"
+_READ = AFTER + TMEM_LOAD + WAIT_LOAD
+_WRITE_A = "st.shared.b32 [%xl], 1;\n"
+_PROXY = "fence.proxy.async.shared::cta;\n"
+
+TWINS = (
+    Twin(
+        name="product_commit_wait_load",
+        rule="T4",
+        title=_COMMIT,
+        warps=(lead(mma() + commit()) + "<op>" + _READ,),
+        bars=(1,),
+        tensor=32,
+        op=wait(),
+        found=tmem(_MMA, _LD, "T4"),
+    ),
+    Twin(
+        name="commit_comes_after_the_product",
+        rule="T4",
+        title=_COMMIT,
+        warps=(lead("<op>") + wait() + _READ,),
+        bars=(1,),
+        tensor=32,
+        op=mma() + commit(),
+        broken=commit() + mma(),
+        found=tmem(_MMA, _LD, "T4"),
+    ),
+    Twin(
+        name="commit_of_another_thread",
+        rule="T4",
+        title=_COMMIT,
+        warps=(
+            lead(mma() + "<op>") + BEFORE + _BAR + wait() + _READ,
+            _BAR + AFTER + lead(commit("%bar+8")),
+        ),
+        bars=(1, 1),
+        tensor=32,
+        op=commit(),
+        broken="mbarrier.arrive.shared.b64 _, [%bar];\n",
+        found=tmem(_MMA, _LD, "T4"),
+    ),
+    Twin(
+        name="another_thread_commits_nothing_of_mine",
+        rule="T4",
+        title=_COMMIT,
+        warps=(
+            lead(mma() + commit()) + BEFORE + _BAR + wait(0, "<op>") + _READ,
+            _BAR + AFTER + lead(commit("%bar+8")),
+        ),
+        bars=(1, 1),
+        tensor=32,
+        op="%bar",
+        broken="%bar+8",
+        found=tmem(_MMA, _LD, "T4"),
+    ),
+    Twin(
+        name="second_commit_tracks_all_before_it",
+        rule="T4",
+        title=_COMMIT,
+        warps=(lead("<op>" + commit("%bar+8")) + wait(0, "%bar+8") + _READ,),
+        bars=(1, 1),
+        tensor=32,
+        op=mma() + commit(),
+        broken=commit() + commit("%bar+8") + mma() + "bra $SKIP;\n",
+        found=tmem(_MMA, _LD, "T4"),
+    ),
+    Twin(
+        name="later_product_needs_a_later_commit",
+        rule="T4",
+        title=_COMMIT,
+        warps=(
+            lead(mma() + commit() + mma("%tm") + commit("%bar+8"))
+            + wait(0, "<op>")
+            + _READ,
+        ),
+        bars=(1, 1),
+        tensor=32,
+        op="%bar+8",
+        broken="%bar",
+        found=tmem(_MMA, _LD, "T4"),
+    ),
+    Twin(
+        name="source_is_kept_until_the_product_is_over",
+        rule="T9",
+        title=_SHARED,
+        warps=(lead(mma() + commit()) + "<op>" + _WRITE_A,),
+        bars=(1,),
+        tensor=32,
+        op=wait(),
+        found=smem(_MMA, "st.shared.b32", "T4"),
+    ),
+    Twin(
+        name="source_is_refilled_after_the_product",
+        rule="T9",
+        title=_SHARED,
+        warps=(
+            lead(
+                mma()
+                + commit()
+                + "<op>"
+                + expect(256, "%bar+8")
+                + bulk_load(bar="%bar+8")
+            )
+            + wait()
+            + wait(0, "%bar+8"),
+        ),
+        bars=(1, 1),
+        tensor=32,
+        op=wait(),
+        found=smem(_MMA, _IN, "T4"),
+    ),
+    Twin(
+        name="stored_source_crosses_the_proxy",
+        rule="T9",
+        title=_SHARED,
+        warps=(_WRITE_A + "<op>bar.warp.sync -1;\n" + lead(mma() + commit()) + wait(),),
+        bars=(1,),
+        tensor=32,
+        op=_PROXY,
+        found=proxy("st.shared.b32", _MMA),
+    ),
+    Twin(
+        name="stored_source_of_another_warp",
+        rule="T9",
+        title=_SHARED,
+        warps=(
+            _WRITE_A + _PROXY + "<op>",
+            "<op>" + lead(mma() + commit()) + wait(),
+        ),
+        bars=(1,),
+        tensor=32,
+        op=_BAR,
+        found=smem("st.shared.b32", _MMA),
+    ),
+    Twin(
+        name="loaded_source_has_arrived",
+        rule="T9",
+        title=_SHARED,
+        warps=(
+            lead(expect(256) + bulk_load() + "<op>" + mma() + commit("%bar+8"))
+            + wait(0, "%bar+8")
+            + wait(),
+        ),
+        bars=(1, 1),
+        tensor=32,
+        op=wait(),
+        found=smem(_IN, _MMA, "P3"),
+    ),
+    Twin(
+        name="stored_accumulator",
+        rule="T5",
+        title=_WAIT,
+        warps=(TMEM_STORE + "<op>" + lead(mma() + commit()) + wait(),),
+        bars=(1,),
+        tensor=32,
+        op=WAIT_STORE,
+        found=tmem(_ST, _MMA, "T5"),
+    ),
+    Twin(
+        name="loaded_accumulator",
+        rule="T5",
+        title=_WAIT,
+        warps=(TMEM_LOAD + "<op>" + lead(mma() + commit()) + wait(),),
+        bars=(1,),
+        tensor=32,
+        op=WAIT_LOAD,
+        found=tmem(_LD, _MMA, "T5"),
+        broken_in=("isa",),
+    ),
+    Twin(
+        name="accumulator_stored_by_another_warp",
+        rule="T7",
+        title=_OTHER_THREAD,
+        warps=(
+            TMEM_STORE + "<op>" + BEFORE + _BAR,
+            _BAR + AFTER + lead(mma() + commit()) + wait(),
+        ),
+        bars=(1,),
+        tensor=32,
+        op=WAIT_STORE,
+        found=tmem(_ST, _MMA, "T5"),
+    ),
+    Twin(
+        name="copy_then_product",
+        rule="T2",
+        title=_PIPES,
+        warps=(lead("<op>" + commit()) + wait(),),
+        bars=(1,),
+        tensor=32,
+        op=_COPY + mma(),
+        broken=mma() + _COPY,
+        found=tmem(_MMA, _CP, "T4"),
+    ),
+    Twin(
+        name="copy_then_copy",
+        rule="T2",
+        title=_PIPES,
+        warps=(lead(_COPY + "<op>" + _COPY + commit("%bar+8")) + wait(0, "%bar+8"),),
+        bars=(1, 1),
+        tensor=32,
+        op=commit() + wait(),
+        found=tmem(_CP, _CP, "T4"),
+    ),
+    Twin(
+        name="product_then_product_of_the_same_accumulator",
+        rule="T2",
+        title=_PIPES,
+        warps=(lead(mma() + "<op>" + commit()) + wait(),),
+        bars=(1,),
+        tensor=32,
+        op=mma(),
+        broken=_COPY,
+        found=tmem(_MMA, _CP, "T4"),
+    ),
+    Twin(
+        name="product_of_another_thread",
+        rule="T3",
+        title=_OTHER_THREAD,
+        warps=(
+            lead(mma()) + BEFORE + "<op>",
+            "<op>" + AFTER + lead(mma() + commit()) + wait(),
+        ),
+        bars=(1,),
+        tensor=32,
+        op=_BAR,
+        found=tmem(_MMA, _MMA),
+    ),
+)

@@ -1,0 +1,159 @@
+"""Loads and stores of tensor memory: tcgen05.wait::ld, tcgen05.wait::st."""
+
+from __future__ import annotations
+
+from sidestream.scenarios.litmus.statements import (
+    AFTER,
+    BEFORE,
+    TMEM_LOAD,
+    TMEM_STORE,
+    WAIT_LOAD,
+    WAIT_STORE,
+    wait,
+)
+from sidestream.scenarios.litmus.twin import Twin, fault, tmem
+
+_WAIT = "TensorCore 5th Generation Instructions: tcgen05.wait"
+_ASYNC = "TensorCore 5th Generation Instructions: Asynchronous Operations"
+_OTHERS = "Non-pipelined instructions, different thread"
+_FENCE = "TensorCore 5th Generation Instructions: tcgen05.fence"
+_LANES = "TensorCore 5th Generation Instructions: Access restrictions"
+_LD, _ST = "tcgen05.ld.sync.aligned.32x32b.x1.b32", "tcgen05.st.sync.aligned.32x32b.x1.b32"
+_BAR = "bar.sync 1, 64;\n"
+_RELAXED = "mbarrier.arrive.relaxed.cta.shared.b64 _, [%bar];\n"
+
+
+def _two(first: str, second: str) -> tuple[str, ...]:
+    """Warps 0 and 4, which see the same lanes of tensor memory."""
+    return (first, "", "", "", second)
+
+
+TWINS = (
+    Twin(
+        name="store_wait_load",
+        rule="T5",
+        title=_WAIT,
+        warps=(TMEM_STORE + "<op>" + TMEM_LOAD + WAIT_LOAD,),
+        tensor=32,
+        op=WAIT_STORE,
+        found=tmem(_ST, _LD, "T5"),
+    ),
+    Twin(
+        name="store_wait_store",
+        rule="T1",
+        title=_ASYNC,
+        warps=(TMEM_STORE + "<op>" + TMEM_STORE + WAIT_STORE,),
+        tensor=32,
+        op=WAIT_STORE,
+        found=tmem(_ST, _ST, "T5"),
+    ),
+    Twin(
+        name="wait_for_loads_is_none_for_stores",
+        rule="T5",
+        title=_WAIT,
+        warps=(TMEM_STORE + "<op>" + TMEM_LOAD + WAIT_LOAD,),
+        tensor=32,
+        op=WAIT_STORE,
+        broken=WAIT_LOAD,
+        found=tmem(_ST, _LD, "T5"),
+    ),
+    Twin(
+        name="load_wait_store",
+        rule="T5",
+        title=_WAIT,
+        warps=(TMEM_LOAD + "<op>" + TMEM_STORE + WAIT_STORE,),
+        tensor=32,
+        op=WAIT_LOAD,
+        found=tmem(_LD, _ST, "T5"),
+        broken_in=("isa",),
+    ),
+    Twin(
+        name="store_of_another_warp",
+        rule="T7",
+        title=_OTHERS,
+        warps=_two(
+            TMEM_STORE + "<op>" + BEFORE + _BAR, _BAR + AFTER + TMEM_LOAD + WAIT_LOAD
+        ),
+        tensor=32,
+        op=WAIT_STORE,
+        found=tmem(_ST, _LD, "T5"),
+    ),
+    Twin(
+        name="no_barrier_between_the_warps",
+        rule="T7",
+        title=_OTHERS,
+        warps=_two(
+            TMEM_STORE + WAIT_STORE + BEFORE + "<op>",
+            "<op>" + AFTER + TMEM_LOAD + WAIT_LOAD,
+        ),
+        tensor=32,
+        op=_BAR,
+        found=tmem(_ST, _LD),
+    ),
+    Twin(
+        name="load_of_another_warp_before_a_store",
+        rule="T7",
+        title=_OTHERS,
+        warps=_two(
+            TMEM_LOAD + "<op>" + BEFORE + _BAR, _BAR + AFTER + TMEM_STORE + WAIT_STORE
+        ),
+        tensor=32,
+        op=WAIT_LOAD,
+        found=tmem(_LD, _ST, "T5"),
+        broken_in=("isa",),
+    ),
+    Twin(
+        name="handed_over_by_an_mbarrier",
+        rule="T7",
+        title=_OTHERS,
+        warps=_two(
+            "<op>mbarrier.arrive.shared.b64 _, [%bar];\n" + WAIT_STORE,
+            wait() + AFTER + TMEM_LOAD + WAIT_LOAD,
+        ),
+        bars=(32,),
+        tensor=32,
+        op=TMEM_STORE + WAIT_STORE,
+        broken=TMEM_STORE,
+        found=tmem(_ST, _LD, "T5"),
+    ),
+    Twin(
+        name="relaxed_arrival_behind_a_before_fence",
+        rule="T3",
+        title=_FENCE,
+        warps=_two(
+            TMEM_STORE + WAIT_STORE + "<op>" + _RELAXED,
+            wait() + AFTER + TMEM_LOAD + WAIT_LOAD,
+        ),
+        bars=(32,),
+        tensor=32,
+        op=BEFORE,
+        found=tmem(_ST, _LD),
+        broken_in=("isa",),
+    ),
+    Twin(
+        name="other_columns",
+        rule="T1",
+        title=_ASYNC,
+        warps=_two(
+            TMEM_STORE + WAIT_STORE,
+            "add.u32 %tq, %tq, <op>;\n" + TMEM_LOAD + WAIT_LOAD,
+        ),
+        tensor=32,
+        op="1",
+        broken="0",
+        found=tmem(_ST, _LD),
+    ),
+    Twin(
+        name="other_lanes",
+        rule="T10",
+        title=_LANES,
+        warps=(
+            TMEM_STORE + WAIT_STORE,
+            "sub.u32 %tq, %tq, <op>;\n" + TMEM_STORE + WAIT_STORE,
+        ),
+        tensor=32,
+        op="0",
+        broken="0x200000",
+        found=fault("out-of-bounds", "tmem.access", _ST),
+    ),
+)
