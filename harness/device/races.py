@@ -127,7 +127,10 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
         over = earlier if race.over == "earlier" else later
         operation = program.instruction(over.pc)
         return _completion(operation.op if operation else "", over, race.space)
-    if earlier.warp == later.warp and earlier.cta == later.cta:
+    if earlier.warp is not None and (earlier.cta, earlier.warp) == (
+        later.cta,
+        later.warp,
+    ):
         return "B3", "bar.warp.sync, or any barrier, between the lanes"
     return "race.order", _BARRIER
 

@@ -38,7 +38,7 @@ TWINS = (
         name="product_commit_wait_load",
         rule="T4",
         title=_COMMIT,
-        warps=(lead(mma() + commit()) + "<op>" + _READ,),
+        warps=(lead(mma() + commit()) + "<op>" + _READ + wait(),),
         bars=(1,),
         tensor=32,
         op=wait(),
@@ -48,25 +48,13 @@ TWINS = (
         name="commit_comes_after_the_product",
         rule="T4",
         title=_COMMIT,
-        warps=(lead("<op>") + wait() + _READ,),
-        bars=(1,),
-        tensor=32,
-        op=mma() + commit(),
-        broken=commit() + mma(),
-        found=tmem(_MMA, _LD, "T4"),
-    ),
-    Twin(
-        name="commit_of_another_thread",
-        rule="T4",
-        title=_COMMIT,
         warps=(
-            lead(mma() + "<op>") + BEFORE + _BAR + wait() + _READ,
-            _BAR + AFTER + lead(commit("%bar+8")),
+            lead("<op>" + commit("%bar+8")) + wait() + _READ + wait(0, "%bar+8"),
         ),
         bars=(1, 1),
         tensor=32,
-        op=commit(),
-        broken="mbarrier.arrive.shared.b64 _, [%bar];\n",
+        op=mma() + commit(),
+        broken=commit() + mma(),
         found=tmem(_MMA, _LD, "T4"),
     ),
     Twin(
@@ -74,7 +62,12 @@ TWINS = (
         rule="T4",
         title=_COMMIT,
         warps=(
-            lead(mma() + commit()) + BEFORE + _BAR + wait(0, "<op>") + _READ,
+            lead(mma() + commit())
+            + BEFORE
+            + _BAR
+            + wait(0, "<op>")
+            + _READ
+            + wait(),
             _BAR + AFTER + lead(commit("%bar+8")),
         ),
         bars=(1, 1),
@@ -87,11 +80,29 @@ TWINS = (
         name="second_commit_tracks_all_before_it",
         rule="T4",
         title=_COMMIT,
-        warps=(lead("<op>" + commit("%bar+8")) + wait(0, "%bar+8") + _READ,),
+        warps=(
+            lead(mma() + commit() + commit("%bar+8") + mma() + commit("%bar+16"))
+            + wait(0, "<op>")
+            + _READ
+            + wait(0, "%bar+16"),
+        ),
+        bars=(1, 1, 1),
+        tensor=32,
+        op="%bar+16",
+        broken="%bar+8",
+        found=tmem(_MMA, _LD, "T4"),
+    ),
+    Twin(
+        name="commit_right_behind_a_commit",
+        rule="T4",
+        title=_COMMIT,
+        warps=(
+            lead("<op>" + commit("%bar+8")) + wait() + _READ + wait(0, "%bar+8"),
+        ),
         bars=(1, 1),
         tensor=32,
-        op=mma() + commit(),
-        broken=commit() + commit("%bar+8") + mma() + "bra $SKIP;\n",
+        op=mma() + commit("%bar+16") + commit(),
+        broken=commit() + commit("%bar+16") + mma(),
         found=tmem(_MMA, _LD, "T4"),
     ),
     Twin(
@@ -101,7 +112,8 @@ TWINS = (
         warps=(
             lead(mma() + commit() + mma("%tm") + commit("%bar+8"))
             + wait(0, "<op>")
-            + _READ,
+            + _READ
+            + wait(0, "%bar+8"),
         ),
         bars=(1, 1),
         tensor=32,
@@ -113,7 +125,7 @@ TWINS = (
         name="source_is_kept_until_the_product_is_over",
         rule="T9",
         title=_SHARED,
-        warps=(lead(mma() + commit()) + "<op>" + _WRITE_A,),
+        warps=(lead(mma() + commit()) + "<op>" + _WRITE_A + wait(),),
         bars=(1,),
         tensor=32,
         op=wait(),
@@ -180,7 +192,7 @@ TWINS = (
         name="stored_accumulator",
         rule="T5",
         title=_WAIT,
-        warps=(TMEM_STORE + "<op>" + lead(mma() + commit()) + wait(),),
+        warps=(TMEM_STORE + "<op>" + lead(mma() + commit()) + wait() + WAIT_STORE,),
         bars=(1,),
         tensor=32,
         op=WAIT_STORE,
@@ -190,7 +202,7 @@ TWINS = (
         name="loaded_accumulator",
         rule="T5",
         title=_WAIT,
-        warps=(TMEM_LOAD + "<op>" + lead(mma() + commit()) + wait(),),
+        warps=(TMEM_LOAD + "<op>" + lead(mma() + commit()) + wait() + WAIT_LOAD,),
         bars=(1,),
         tensor=32,
         op=WAIT_LOAD,
@@ -202,7 +214,7 @@ TWINS = (
         rule="T7",
         title=_OTHER_THREAD,
         warps=(
-            TMEM_STORE + "<op>" + BEFORE + _BAR,
+            TMEM_STORE + "<op>" + BEFORE + _BAR + WAIT_STORE,
             _BAR + AFTER + lead(mma() + commit()) + wait(),
         ),
         bars=(1,),
@@ -247,10 +259,10 @@ TWINS = (
         rule="T3",
         title=_OTHER_THREAD,
         warps=(
-            lead(mma()) + BEFORE + "<op>",
+            lead(mma() + commit("%bar+8")) + BEFORE + "<op>" + wait(0, "%bar+8"),
             "<op>" + AFTER + lead(mma() + commit()) + wait(),
         ),
-        bars=(1,),
+        bars=(1, 1),
         tensor=32,
         op=_BAR,
         found=tmem(_MMA, _MMA),

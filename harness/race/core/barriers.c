@@ -123,6 +123,9 @@ void detector_mbar_engine(Detector *d, u32 id, u32 pc, u32 memory, u32 address,
   Accessor a = {.known = e->known, .first_comp = first};
   a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp};
   entry_set_flags(&a.entry, ENTRY_ENGINE);
+  /* a commit knows what it tracks, which need not be all that its thread does */
+  WarpAgent *w = &d->cta[e->warp / d->warps].warp[e->warp % d->warps];
+  if (history) a.known = warp_strand(w, (u32)__builtin_ctz(e->lanes))->known;
   check_init(d, b, &a, memory);
   if (history) knowledge_copy(d->scratch, e->known);
   else knowledge_clear(d->scratch);

@@ -290,6 +290,7 @@ u32 detector_core(Detector *d, u32 slot, u32 warp, u32 lane) {
   EngineAgent *e = d->engine[id - 1];
   e->comp = slot % d->cluster * d->per_cta + detector_pipe_comp(d, PIPE_CORE, warp);
   e->clock = ++p->clock[PIPE_CORE];
+  note_issue(d, id);
   p->fenced = 0;
   return id;
 }

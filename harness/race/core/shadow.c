@@ -20,12 +20,28 @@ static int morally_strong(const Detector *d, const Entry *e, const Entry *now) {
   if (!(entry_flags(e) & entry_flags(now) & ENTRY_STRONG)) return 0;
   u32 least = e->scope < now->scope ? e->scope : now->scope;
   if (least >= SCOPE_GPU) return 1;
+  if (e->clock < detector_born(d, e->comp)) return 0; /* of an earlier CTA */
   if (least == SCOPE_CLUSTER) return detector_group_of(d, e->comp) == detector_group_of(d, now->comp);
   return detector_cta_of(d, e->comp) == detector_cta_of(d, now->comp);
 }
 
+/* PTX ISA, Pipelined tcgen05 instructions, different thread: what the tensor core gets
+ * from one thread executes in order with what it gets from another that knows of the
+ * issue; nothing has to be complete. */
+static int pipelined(Detector *d, const Accessor *a, const Entry *e) {
+  if (a->space != RACE_TENSOR || !detector_is_core(d, e->comp) ||
+      !detector_is_core(d, a->entry.comp))
+    return 0;
+  const Issue *i = detector_issued(d, e->comp, e->clock);
+  u32 c = i->by - a->first_comp;
+  return i->comp == e->comp && i->clock == e->clock && c < a->known->n &&
+         knows(a->known, PLANE_ORDER, c, i->at, i->lane);
+}
+
 static u32 order(Detector *d, const Accessor *a, const Entry *e) {
-  if (same_agent(d, e, &a->entry)) return APART;
+  if (e->clock >= detector_born(d, e->comp) &&
+      (same_agent(d, e, &a->entry) || pipelined(d, a, e)))
+    return APART;
   const Knowledge *k = a->known;
   u32 c = e->comp - a->first_comp;
   u32 crossing = (entry_flags(&a->entry) & ENTRY_ASYNC) && !(entry_flags(e) & ENTRY_ASYNC);
