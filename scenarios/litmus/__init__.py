@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from sidestream.scenarios.litmus import (
     bulk_copy,
+    cluster,
     mbarrier,
     named_barrier,
     proxy_fence,
     tensor_copy,
+    tensor_core,
+    tensor_memory,
     thread_copy,
     warp_sync,
 )
@@ -24,6 +27,9 @@ _FILES = (
     bulk_copy,
     tensor_copy,
     thread_copy,
+    tensor_memory,
+    tensor_core,
+    cluster,
 )
 
 TWINS: dict[str, Twin] = {

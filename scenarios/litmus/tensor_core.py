@@ -25,7 +25,10 @@ _SHARED = "TensorCore 5th Generation Instructions: Shared Memory Accesses"
 _WAIT = "TensorCore 5th Generation Instructions: tcgen05.wait"
 _MMA = "tcgen05.mma.cta_group::1.kind::f16"
 _CP = "tcgen05.cp.cta_group::1.128x256b"
-_LD, _ST = "tcgen05.ld.sync.aligned.32x32b.x1.b32", "tcgen05.st.sync.aligned.32x32b.x1.b32"
+_LD, _ST = (
+    "tcgen05.ld.sync.aligned.32x32b.x1.b32",
+    "tcgen05.st.sync.aligned.32x32b.x1.b32",
+)
 _IN = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
 _COPY = _CP + " [%tm], %ad;\n"
 _BAR = "bar.sync 1, 64;\n"
@@ -48,9 +51,7 @@ TWINS = (
         name="commit_comes_after_the_product",
         rule="T4",
         title=_COMMIT,
-        warps=(
-            lead("<op>" + commit("%bar+8")) + wait() + _READ + wait(0, "%bar+8"),
-        ),
+        warps=(lead("<op>" + commit("%bar+8")) + wait() + _READ + wait(0, "%bar+8"),),
         bars=(1, 1),
         tensor=32,
         op=mma() + commit(),
@@ -62,12 +63,7 @@ TWINS = (
         rule="T4",
         title=_COMMIT,
         warps=(
-            lead(mma() + commit())
-            + BEFORE
-            + _BAR
-            + wait(0, "<op>")
-            + _READ
-            + wait(),
+            lead(mma() + commit()) + BEFORE + _BAR + wait(0, "<op>") + _READ + wait(),
             _BAR + AFTER + lead(commit("%bar+8")),
         ),
         bars=(1, 1),
@@ -96,10 +92,8 @@ TWINS = (
         name="commit_right_behind_a_commit",
         rule="T4",
         title=_COMMIT,
-        warps=(
-            lead("<op>" + commit("%bar+8")) + wait() + _READ + wait(0, "%bar+8"),
-        ),
-        bars=(1, 1),
+        warps=(lead("<op>" + commit("%bar+8")) + wait() + _READ + wait(0, "%bar+8"),),
+        bars=(1, 1, 1),
         tensor=32,
         op=mma() + commit("%bar+16") + commit(),
         broken=commit() + commit("%bar+16") + mma(),

@@ -18,7 +18,10 @@ _ASYNC = "TensorCore 5th Generation Instructions: Asynchronous Operations"
 _OTHERS = "Non-pipelined instructions, different thread"
 _FENCE = "TensorCore 5th Generation Instructions: tcgen05.fence"
 _LANES = "TensorCore 5th Generation Instructions: Access restrictions"
-_LD, _ST = "tcgen05.ld.sync.aligned.32x32b.x1.b32", "tcgen05.st.sync.aligned.32x32b.x1.b32"
+_LD, _ST = (
+    "tcgen05.ld.sync.aligned.32x32b.x1.b32",
+    "tcgen05.st.sync.aligned.32x32b.x1.b32",
+)
 _BAR = "bar.sync 1, 64;\n"
 _RELAXED = "mbarrier.arrive.relaxed.cta.shared.b64 _, [%bar];\n"
 

@@ -89,7 +89,8 @@ static void lanes(void *state, const Warp *w, const Insn *i, u32 m, u32 space,
   u32 global = 0, local = 0;
   for (u32 l = 0; l < LANES; l++) {
     u64 window = space == SPACE_GENERIC ? addr[l] >> WINDOW_SHIFT
-                 : space == SPACE_SHARED ? WINDOW_SHARED : 0;
+                 : space == SPACE_SHARED || space == SPACE_CLUSTER ? WINDOW_SHARED
+                                                                   : 0;
     global |= (u32)(window == 0) << l;
     local |= (u32)(window == WINDOW_SHARED) << l;
   }
