@@ -63,6 +63,9 @@ Profile = Annotated[
         "with the relaxations that shipping kernels rely on."
     ),
 ]
+Races = Annotated[
+    bool, typer.Option("--races", help="Look for races inside kernels, by --profile.")
+]
 Jobs = Annotated[int, typer.Option(help="Processes.", min=1)]
 Deadline = Annotated[float, typer.Option(help="Seconds that a case may take.")]
 Budget = Annotated[int, typer.Option(help="Warp instructions a launch may take.")]
@@ -117,6 +120,7 @@ def check_command(
     seed: Seed = 0,
     schedule: Schedule = "",
     profile: Profile = "practice",
+    races: Races = False,
     jobs: Jobs = JOBS,
     deadline: Deadline = 300.0,
     budget: Budget = 2_000_000_000,
@@ -150,6 +154,7 @@ def check_command(
         "seed": seed,
         "schedule": schedule,
         "profile": profile,
+        "races": races,
         "deadline": deadline,
         "budget": budget,
         "stats": stats,
@@ -177,6 +182,7 @@ def record_command(
     seed: Seed = 0,
     schedule: Schedule = "",
     profile: Profile = "practice",
+    races: Races = False,
     jobs: Jobs = JOBS,
     deadline: Deadline = 300.0,
     budget: Budget = 2_000_000_000,
@@ -189,6 +195,7 @@ def record_command(
         "seed": seed,
         "schedule": schedule,
         "profile": profile,
+        "races": races,
         "deadline": deadline,
         "budget": budget,
     }
@@ -214,6 +221,7 @@ def emulate_command(
     seed: Seed = 0,
     schedule: Schedule = "",
     profile: Profile = "practice",
+    races: Races = False,
     sms: Annotated[int, typer.Option(help="Multiprocessors.")] = 4,
     explore: Annotated[
         list[str] | None,
@@ -237,6 +245,7 @@ def emulate_command(
         seed=seed,
         schedule=schedule,
         profile=profile,
+        races=races,
         sms=sms,
         deadline=deadline,
         budget=budget,

@@ -61,13 +61,12 @@ def run(
         prepare_folder(out)
     began, started = time.time(), datetime.now(UTC)
     before = recorded.memory.snapshot()
-    failure, tried = _explore(recorded, options, settings, explored)
+    profile = settings.profile if settings.races else None
+    failure, tried = _explore(recorded, options, profile, explored)
     if failure is not None:
         options = options.scheduled(failure.schedule)
         settings = replace(settings, schedule=failure.schedule.spell())
-    outcome = run_launch(
-        recorded.launch, recorded.memory, options, None, settings.profile
-    )
+    outcome = run_launch(recorded.launch, recorded.memory, options, None, profile)
     replay = f"sidestream emulate {folder}" + (f" --ptx {ptx}" if ptx else "")
     if settings.schedule:
         replay += f" --schedule {settings.schedule}"
@@ -108,7 +107,7 @@ def run(
 def _explore(
     recorded: RecordedLaunch,
     options: Options,
-    settings: Settings,
+    profile: str | None,
     explored: Sequence[str],
 ) -> tuple[explore.Failure | None, int]:
     """Look for a schedule that fails; how many were tried."""
@@ -121,7 +120,7 @@ def _explore(
             recorded.memory,
             options,
             wanted,
-            profile=settings.profile,
+            profile=profile,
             tell=tell,
         )
     return failure, failure.tried if failure else len(wanted)

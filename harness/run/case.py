@@ -368,7 +368,7 @@ class CaseRun:
             log=log,
             record=folder / self.named.name if folder and record else None,
             progress=(lambda done: progress(label, done)) if progress else None,
-            profile=self.settings.profile if record else None,
+            profile=self.settings.profile if record and self.settings.races else None,
         )
         self.runs.append(run)
         return run
