@@ -12,7 +12,7 @@ KINDS = frozenset({"smem-race", "dsmem-race", "gmem-race", "tmem-race", "proxy"}
 def check(watched: Execution) -> CheckOutcome:
     """Judge the call whose accesses were watched, under one profile."""
     if watched.profile is None:
-        return not_run(NAME, "--races asks for it")
+        return not_run(NAME, "the call was not watched")
     found = [f for f in watched.findings if f.kind in KINDS]
     if not found and not watched.finished:
         return not_run(NAME, "the call was not finished")

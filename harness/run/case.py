@@ -289,7 +289,7 @@ class CaseRun:
                     rows=self.rows,
                     kernel=kernel,
                 ),
-                races.check(base),
+                *([races.check(base)] if self.settings.races else []),
                 determinism.check(again, rows=self.rows, kernel=kernel),
                 host_sync.check(
                     log.events,

@@ -44,7 +44,7 @@ def test_the_right_answer_is_clean_and_every_check_ran():
     assert outcome.incomplete == ()
     assert set(statuses.values()) == {"passed"}
     assert set(statuses) == {
-        *("parity", "execution", "bounds", "scratch", "race", "determinism"),
+        *("parity", "execution", "bounds", "scratch", "determinism"),
         *("host-sync", "stream", "cache"),
     }
     assert outcome.case.verdict is Verdict.CLEAN
