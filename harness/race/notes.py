@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from sidestream.harness.exec.program import Program
 from sidestream.harness.ptx import ir
 
-NOTE_DTYPE = np.dtype([("sem", "u1"), ("scope", "u1"), ("fence", "u1"), ("weak", "u1")])
+NOTE_DTYPE = np.dtype(
+    [(name, "u1") for name in ("sem", "scope", "fence", "weak", "red")]
+)
 """`struct Note` of `core/watch.h`."""
 
 WEAK, RELAXED, ACQUIRE, RELEASE, ACQ_REL = range(5)
@@ -28,6 +30,7 @@ _SEMS = {
 }
 _SCOPES = {"": 0, "cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
 _NO_FENCE, _MEMORY, _ASYNC, _ASYNC_SHARED, _ASYNC_GLOBAL, _TENSOR_BEFORE = range(6)
+_INIT = 6
 
 _DEFAULT_SEM = {
     "mbarrier.arrive": RELEASE,
@@ -63,7 +66,9 @@ def _fence(ins: ir.Instruction) -> int:
         return _ASYNC_SHARED if space else _ASYNC
     if ins.op == "tcgen05.fence::before_thread_sync":
         return _TENSOR_BEFORE
-    return _MEMORY if ins.op in ("fence", "fence.mbarrier_init") else _NO_FENCE
+    if ins.op == "fence.mbarrier_init":
+        return _INIT
+    return _MEMORY if ins.op == "fence" else _NO_FENCE
 
 
 def notes_of(program: Program) -> NDArray[np.void]:
@@ -81,5 +86,7 @@ def notes_of(program: Program) -> NDArray[np.void]:
             if sem in ("volatile", "mmio"):
                 scope = "sys"
             known[index] = (int(number), _SCOPES[str(scope)], _fence(ins))
+        operation = program.function.instructions[index].op
+        notes[row]["red"] = operation.split(".")[0] == "red"
         notes[row]["sem"], notes[row]["scope"], notes[row]["fence"] = known[index]
     return notes

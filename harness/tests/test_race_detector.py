@@ -10,7 +10,7 @@ from sidestream.harness.race.watcher import _Race, library
 
 FULL = 0xFFFF_FFFF
 SLOTS, WARPS, BYTES = 2, 2, 64
-CTA_SCOPE, CLUSTER_SCOPE = 1, 2
+CLUSTER_SCOPE, GPU_SCOPE = 2, 3
 WRITE, ASYNC = 1, 2
 ADDRESSES = (1000, 1008)
 PLANE_SHARED = 1
@@ -176,7 +176,7 @@ class History:
 
     def fence(self) -> None:
         where = self.where()
-        self.lib.detector_fence(self.detector, *where)
+        self.lib.detector_fence(self.detector, *where, GPU_SCOPE)
         self.model.fence(where)
         self.log.append(("fence", *where))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from sidestream.scenarios.litmus import (
     bulk_copy,
     cluster,
+    global_memory,
     mbarrier,
     named_barrier,
     proxy_fence,
@@ -30,6 +31,7 @@ _FILES = (
     tensor_memory,
     tensor_core,
     cluster,
+    global_memory,
 )
 
 TWINS: dict[str, Twin] = {

@@ -290,4 +290,19 @@ TWINS = (
         broken=_OUT,
         found=gmem(_OUT, _REDUCE, "P4"),
     ),
+    Twin(
+        name="reductions_of_two_ctas",
+        rule="P1",
+        title="Data Movement and Conversion Instructions: cp.reduce.async.bulk",
+        warps=(
+            lead(
+                "<op> [%g], [%x], 256;\ncp.async.bulk.commit_group;\n"
+                "cp.async.bulk.wait_group 0;\n"
+            ),
+        ),
+        ctas=2,
+        op=_REDUCE,
+        broken=_OUT,
+        found=gmem(_OUT, _OUT),
+    ),
 )

@@ -213,7 +213,8 @@ TWINS = (
         "source_of_a_copy_to_the_peer",
         "P6",
         _BULK,
-        f"@%one {_DSMEM_COPY} [%px], [%y], 256, [%pbar];\n<op>@%one st.shared.b32 [%y], 1;\n",
+        f"@%one {_DSMEM_COPY} [%px], [%y], 256, [%pbar];\n"
+        "<op>@%one st.shared.b32 [%y], 1;\n",
         _EXPECT + wait() + _REMOTE.format("release.cluster."),
         bars=(1,),
         op=wait(sem=".acquire.cluster"),
@@ -260,8 +261,8 @@ TWINS = (
         _INIT,
         "barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;\n"
         + _REMOTE.format("release.cluster."),
-        "@%one mbarrier.init.shared.b64 [%bar], 1;\n<op>barrier.cluster.arrive.relaxed;\n"
-        "barrier.cluster.wait;\n" + wait(),
+        "@%one mbarrier.init.shared.b64 [%bar], 1;\n<op>"
+        "barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;\n" + wait(),
         op="fence.mbarrier_init.release.cluster;\n",
         found=(
             Found(

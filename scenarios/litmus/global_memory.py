@@ -268,9 +268,12 @@ TWINS = (
         name="barrier_of_the_cta_orders_no_other_cta",
         rule="B1",
         title="Parallel Synchronization and Communication Instructions: bar, barrier",
-        warps=("bar.sync 0;\n@%one st.global.b32 [%g+<op>], 1;\n",),
+        warps=(
+            "mad.wide.u32 %rd1, %rank, <op>, %g;\n"
+            "@%one st.global.b32 [%rd1], 1;\nbar.sync 0;\n",
+        ),
         ctas=2,
-        op="0",
+        op="4",
         broken="0",
         found=gmem("st.global.b32", "st.global.b32"),
     ),

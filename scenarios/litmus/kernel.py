@@ -7,7 +7,8 @@ it, `%map` a tensor map of 256 words from `%g` with a box of 64 (256 bytes);
 `%one` the predicate of lane 0, `%lane`, `%warp`, `%tid`, `%rank` (of the CTA in the
 grid, in its cluster if there is one) and `%peer`, the other CTA of the pair; `%px`,
 `%py`, `%pbar` what `%x`, `%y`, `%bar` are in the peer CTA; `%tm` tensor memory, `%tq`
-its lanes that the warp may load; `%ad`, `%bd`, `%idesc` for `mma()`; scratch is `%p0-5`, `%h0-3`, `%r0-15`, `%rd0-7`.
+its lanes that the warp may load; `%ad`, `%bd`, `%idesc` for `mma()`;
+scratch is `%p0-5`, `%h0-3`, `%r0-15`, `%rd0-7`.
 """
 
 from __future__ import annotations

@@ -78,10 +78,12 @@ static void by_lanes(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 spa
     u32 lane = (u32)__builtin_ctz(left);
     left &= left - 1;
     a.entry.lane = lane;
+    a.lanes = 1u << lane;
     if (w->n > 1) {
       a.known = warp_strand(w, lane)->known;
     } else {
       while (left && at[__builtin_ctz(left)] == at[lane]) {
+        a.lanes |= left & -left;
         left &= left - 1;
         a.entry.lane = ANY_LANE;
       }
@@ -110,6 +112,8 @@ static void by_engine(Detector *d, u32 id, u32 pc, u32 space, u32 memory, u64 fr
   Accessor a = {.known = e->known, .first_comp = first, .space = space};
   a.async_plane = space == RACE_GLOBAL ? PLANE_ASYNC_GLOBAL : PLANE_ASYNC_SHARED;
   a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp};
+  /* PTX ISA, cp.reduce.async.bulk: relaxed, of the scope of the GPU */
+  if (flags & ENTRY_STRONG) a.entry.scope = SCOPE_GPU;
   entry_set_flags(&a.entry, flags | ENTRY_ENGINE);
   run(d, &a, memory, from, size);
 }

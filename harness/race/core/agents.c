@@ -8,12 +8,14 @@ static Knowledge *scratch_like(const Knowledge *k) { return knowledge_new(k->n);
 void warp_begin(WarpAgent *w, u32 comp, u32 live) {
   w->comp = comp;
   w->live = live;
+  w->rounds = 0;
   w->n = 1;
   w->clock++;
   Strand *s = &w->strand[0];
   s->lanes = FULL;
   knowledge_clear(s->known);
-  s->has_released = s->has_pending = 0;
+  memset(s->has_released, 0, sizeof s->has_released);
+  memset(s->has_pending, 0, sizeof s->has_pending);
   memset(w->fenced, 0, sizeof w->fenced);
   w->n_releases = 0;
   w->learned_pc = NO_PC;
@@ -22,8 +24,10 @@ void warp_begin(WarpAgent *w, u32 comp, u32 live) {
 void warp_free(WarpAgent *w) {
   for (u32 k = 0; k < MAX_STRANDS; k++) {
     free(w->strand[k].known);
-    free(w->strand[k].released);
-    free(w->strand[k].pending);
+    for (u32 r = 0; r < WITHINS; r++) {
+      free(w->strand[k].released[r]);
+      free(w->strand[k].pending[r]);
+    }
   }
 }
 
@@ -40,11 +44,14 @@ static Knowledge *own(Knowledge **slot, const Knowledge *like) {
 
 static void copy_strand(Strand *to, const Strand *from) {
   knowledge_copy(own(&to->known, from->known), from->known);
-  to->has_released = from->has_released;
-  to->has_pending = from->has_pending;
-  if (from->has_released)
-    knowledge_copy(own(&to->released, from->known), from->released);
-  if (from->has_pending) knowledge_copy(own(&to->pending, from->known), from->pending);
+  for (u32 r = 0; r < WITHINS; r++) {
+    to->has_released[r] = from->has_released[r];
+    to->has_pending[r] = from->has_pending[r];
+    if (from->has_released[r])
+      knowledge_copy(own(&to->released[r], from->known), from->released[r]);
+    if (from->has_pending[r])
+      knowledge_copy(own(&to->pending[r], from->known), from->pending[r]);
+  }
 }
 
 /* Make the lanes of strand k that are in `lanes` a strand of their own; its index. With
@@ -72,13 +79,13 @@ void warp_acquire(WarpAgent *w, u32 lanes, const Knowledge *news) {
   }
 }
 
-void warp_acquire_later(WarpAgent *w, u32 lanes, const Knowledge *news) {
+void warp_acquire_later(WarpAgent *w, u32 lanes, const Knowledge *news, u32 within) {
   for (u32 k = 0; k < w->n; k++) {
     Strand *s = &w->strand[k];
     if (!(s->lanes & lanes)) continue;
-    Knowledge *p = own(&s->pending, s->known);
-    if (!s->has_pending) knowledge_clear(p);
-    s->has_pending = 1;
+    Knowledge *p = own(&s->pending[within], s->known);
+    if (!s->has_pending[within]) knowledge_clear(p);
+    s->has_pending[within] = 1;
     knowledge_join(p, news);
   }
 }
@@ -132,16 +139,26 @@ u32 warp_handed_over(const WarpAgent *w, u32 clock) {
   return NO_PC;
 }
 
-int warp_release_fenced(WarpAgent *w, u32 lanes, Knowledge *out) {
+static int released(WarpAgent *w, u32 lanes, u32 from, u32 to, Knowledge *out) {
   int any = 0;
   knowledge_clear(out);
   for (u32 k = 0; k < w->n; k++) {
     Strand *s = &w->strand[k];
-    if (!(s->lanes & lanes) || !s->has_released) continue;
-    knowledge_join(out, s->released);
-    any = 1;
+    for (u32 r = from; r <= to && s->lanes & lanes; r++) {
+      if (!s->has_released[r]) continue;
+      knowledge_join(out, s->released[r]);
+      any = 1;
+    }
   }
   return any;
+}
+
+int warp_release_fenced(WarpAgent *w, u32 lanes, u32 within, Knowledge *out) {
+  return released(w, lanes, within, within, out);
+}
+
+int warp_release_within(WarpAgent *w, u32 lanes, u32 within, Knowledge *out) {
+  return released(w, lanes, within, WITHIN_GPU, out);
 }
 
 void warp_converge(WarpAgent *w, u32 lanes) {
@@ -167,7 +184,8 @@ void warp_converge(WarpAgent *w, u32 lanes) {
     Strand *to = &w->strand[first], *from = &w->strand[at];
     if (to == from) continue;
     knowledge_join(to->known, from->known);
-    if (from->has_pending) warp_acquire_later(w, to->lanes, from->pending);
+    for (u32 r = 0; r < WITHINS; r++)
+      if (from->has_pending[r]) warp_acquire_later(w, to->lanes, from->pending[r], r);
     to->lanes |= from->lanes;
     from->lanes = 0;
   }
@@ -196,18 +214,18 @@ void warp_fence_proxy(WarpAgent *w, u32 lanes, u32 plane) {
   w->clock++;
 }
 
-void warp_fence(WarpAgent *w, u32 lanes) {
+void warp_fence(WarpAgent *w, u32 lanes, u32 within) {
   for (u32 k = 0; k < w->n; k++) {
     Strand *s = &w->strand[k];
     if (!(s->lanes & lanes)) continue;
-    if (s->has_pending) {
-      knowledge_join(s->known, s->pending);
-      s->has_pending = 0;
+    for (u32 r = 0; r <= within; r++) {
+      if (s->has_pending[r]) knowledge_join(s->known, s->pending[r]);
+      s->has_pending[r] = 0;
     }
-    Knowledge *r = own(&s->released, s->known);
+    Knowledge *r = own(&s->released[within], s->known);
     knowledge_copy(r, s->known);
     add_own(w, s->lanes & lanes, r);
-    s->has_released = 1;
+    s->has_released[within] = 1;
   }
   w->clock++;
 }

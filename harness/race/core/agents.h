@@ -12,17 +12,23 @@
 enum { MAX_STRANDS = 8, ENGINES = 48, RELEASES = 16 };
 #define NO_PC 0xffffffffu
 
+/* How far a scope reaches; `within_of` of one that is not given is the CTA. */
+enum Within { WITHIN_CTA = 0, WITHIN_CLUSTER, WITHIN_GPU, WITHINS };
+static inline u32 within_of(u32 scope) { return scope < 2 ? 0 : scope - 1 < 2 ? scope - 1 : 2; }
+
 typedef struct Strand {
   u32 lanes;
   Knowledge *known;
-  Knowledge *released; /* what it knew at its last releasing fence */
-  Knowledge *pending;  /* what relaxed operations saw, to be known at an acquiring fence */
-  u8 has_released, has_pending;
+  /* what it knew at its last releasing fence of a scope; what relaxed operations saw, to
+   * be known at an acquiring fence whose scope reaches as far */
+  Knowledge *released[WITHINS], *pending[WITHINS];
+  u8 has_released[WITHINS], has_pending[WITHINS];
 } Strand;
 
 typedef struct WarpAgent {
   u32 comp; /* of the group */
   u32 clock;
+  u32 rounds; /* of barrier.cluster that it has waited for */
   u32 live; /* lanes */
   u32 n;    /* strands in use; at least 1 */
   Strand strand[MAX_STRANDS];
@@ -46,16 +52,19 @@ void warp_free(WarpAgent *w);
 Strand *warp_strand(WarpAgent *w, u32 lane);
 /* Lanes learn. */
 void warp_acquire(WarpAgent *w, u32 lanes, const Knowledge *news);
-void warp_acquire_later(WarpAgent *w, u32 lanes, const Knowledge *news);
+void warp_acquire_later(WarpAgent *w, u32 lanes, const Knowledge *news, u32 within);
 /* What lanes that synchronise hand over: into `out`, which is overwritten. */
 void warp_release(WarpAgent *w, u32 lanes, Knowledge *out);
 /* The first instruction remembered that handed over what was done at `clock`. */
 u32 warp_handed_over(const WarpAgent *w, u32 clock);
-/* What they hand over by a relaxed operation: what a fence before it released. 0: none. */
-int warp_release_fenced(WarpAgent *w, u32 lanes, Knowledge *out);
+/* What they hand over by a relaxed operation: what a fence of exactly this reach before
+ * it released. 0: none. */
+int warp_release_fenced(WarpAgent *w, u32 lanes, u32 within, Knowledge *out);
+/* The same of fences that reach at least so far. */
+int warp_release_within(WarpAgent *w, u32 lanes, u32 within, Knowledge *out);
 /* bar.warp.sync and its like: lanes of the mask know each other's accesses. */
 void warp_converge(WarpAgent *w, u32 lanes);
 void warp_fence_proxy(WarpAgent *w, u32 lanes, u32 plane);
-void warp_fence(WarpAgent *w, u32 lanes);
+void warp_fence(WarpAgent *w, u32 lanes, u32 within);
 
 #endif

@@ -34,8 +34,8 @@ static BarrierAgent *find(Detector *d, u32 memory, u32 address) {
 }
 
 /* The initialisation and a use: they must be ordered as any write and read. */
-static void check_init(Detector *d, BarrierAgent *b, Accessor *a, u32 memory) {
-  if (!b->init.bytes) return;
+static void check_init(Detector *d, BarrierAgent *b, Accessor *a, const WarpAgent *w) {
+  if (!b->init.bytes || (b->published && w->rounds >= b->published)) return;
   a->address = b->address;
   a->space = RACE_SHARED;
   a->entry.bytes = ALL_BYTES;
@@ -45,7 +45,6 @@ static void check_init(Detector *d, BarrierAgent *b, Accessor *a, u32 memory) {
   if (self || (c < a->known->n &&
                knows(a->known, PLANE_ORDER, c, b->init.clock, b->init.lane)))
     return;
-  (void)memory;
   detector_report(d, a, &b->init, UNORDERED);
 }
 
@@ -71,6 +70,7 @@ void detector_mbar_init(Detector *d, u32 slot, u32 warp, u32 pc, u32 lane, u32 m
   memset(b->in_complete, 0, sizeof b->in_complete);
   b->init = use(d, slot, warp, pc, lane).entry;
   b->init.bytes = ALL_BYTES;
+  b->published = 0;
   entry_set_flags(&b->init, ENTRY_WRITE);
 }
 
@@ -92,17 +92,27 @@ static int hands_tensor(Detector *d, u32 slot, u32 warp) {
   return 1;
 }
 
+/* Takes SCOPE_RELAXED off; a scope that is not given is that of the cluster. */
+static u32 relaxed_of(u32 *scope) {
+  u32 relaxed = !*scope || *scope & SCOPE_RELAXED;
+  *scope &= ~SCOPE_RELAXED;
+  if (!*scope) *scope = SCOPE_CLUSTER;
+  return relaxed;
+}
+
 void detector_mbar_arrive(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 memory,
                           u32 address, u32 scope) {
   BarrierAgent *b = find(d, memory, address);
   if (!b) return;
   WarpAgent *w = &d->cta[slot].warp[warp];
   Accessor a = use(d, slot, warp, pc, (u32)__builtin_ctz(lanes));
-  check_init(d, b, &a, memory);
+  check_init(d, b, &a, w);
+  u32 relaxed = relaxed_of(&scope);
   u32 reach = slot == memory ? REACH_OWN : scope >= SCOPE_CLUSTER ? REACH_CLUSTER
                                                                    : REACH_NARROW;
-  if (scope == SCOPE_NONE) {
-    if (warp_release_fenced(w, lanes, d->scratch))
+  if (relaxed) {
+    u32 within = slot == memory ? WITHIN_CTA : WITHIN_CLUSTER;
+    if (warp_release_within(w, lanes, within, d->scratch))
       add(d, &b->current[reach], &b->in_current[reach], d->scratch);
     if (!hands_tensor(d, slot, warp)) return;
     warp_release(w, lanes, d->scratch);
@@ -126,7 +136,7 @@ void detector_mbar_engine(Detector *d, u32 id, u32 pc, u32 memory, u32 address,
   /* a commit knows what it tracks, which need not be all that its thread does */
   WarpAgent *w = &d->cta[e->warp / d->warps].warp[e->warp % d->warps];
   if (history) a.known = warp_strand(w, (u32)__builtin_ctz(e->lanes))->known;
-  check_init(d, b, &a, memory);
+  check_init(d, b, &a, w);
   if (history) knowledge_copy(d->scratch, e->known);
   else knowledge_clear(d->scratch);
   knowledge_raise(d->scratch, PLANE_ORDER, e->comp, e->clock, ANY_LANE);
@@ -151,12 +161,15 @@ void detector_mbar_wait(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 
   if (!b) return;
   WarpAgent *w = &d->cta[slot].warp[warp];
   Accessor a = use(d, slot, warp, pc, (u32)__builtin_ctz(lanes));
-  check_init(d, b, &a, slot);
+  check_init(d, b, &a, w);
+  u32 relaxed = relaxed_of(&scope);
   for (u32 r = 0; r < REACHES; r++) {
     if (!b->in_complete[r]) continue;
     int wide = r == REACH_OWN || (r == REACH_CLUSTER && scope >= SCOPE_CLUSTER);
-    if (scope == SCOPE_NONE) {
-      warp_acquire_later(w, lanes, b->complete[r]);
+    if (relaxed) {
+      if (wide)
+        warp_acquire_later(w, lanes, b->complete[r],
+                           r == REACH_OWN ? WITHIN_CTA : WITHIN_CLUSTER);
       knowledge_copy(d->scratch, b->complete[r]);
       keep_tensor(d, d->scratch);
       warp_acquire(w, lanes, d->scratch);
@@ -201,13 +214,25 @@ void detector_cluster_arrive(Detector *d, u32 slot, u32 warp, u32 lanes, u32 rel
   } else if (!relaxed) {
     warp_release(w, lanes, d->scratch);
     knowledge_join(k, d->scratch);
-  } else if (warp_release_fenced(w, lanes, d->scratch)) {
+  } else if (warp_release_within(w, lanes, WITHIN_CLUSTER, d->scratch)) {
     knowledge_join(k, d->scratch);
   }
 }
 
+void detector_fence_init(Detector *d, u32 slot, u32 warp, u32 lanes) {
+  CtaAgent *c = &d->cta[slot];
+  u32 comp = slot / d->cluster * d->per_group + c->warp[warp].comp;
+  for (u32 k = 0; k < c->n_barriers; k++) {
+    BarrierAgent *b = &c->barrier[k];
+    if (b->address && b->init.comp == comp && lanes >> b->init.lane & 1u)
+      b->published = d->group[slot / d->cluster].rounds + 1;
+  }
+  c->warp[warp].clock++;
+}
+
 void detector_cluster_complete(Detector *d, u32 slot) {
   GroupAgent *g = &d->group[slot / d->cluster];
+  g->rounds++;
   if (!g->cluster) return;
   Knowledge *old = g->cluster_done;
   g->cluster_done = g->cluster;
@@ -218,6 +243,7 @@ void detector_cluster_complete(Detector *d, u32 slot) {
 void detector_cluster_wait(Detector *d, u32 slot, u32 warp, u32 lanes, u32 relaxed) {
   const Knowledge *k = d->group[slot / d->cluster].cluster_done;
   WarpAgent *w = &d->cta[slot].warp[warp];
-  if (k && relaxed) warp_acquire_later(w, lanes, k);
+  w->rounds = d->group[slot / d->cluster].rounds;
+  if (k && relaxed) warp_acquire_later(w, lanes, k, WITHIN_CLUSTER);
   else if (k) warp_acquire(w, lanes, k);
 }

@@ -31,8 +31,8 @@ void detector_free(Detector *d) {
   for (u32 g = 0; d->group && g < groups; g++) {
     free(d->group[g].cluster);
     free(d->group[g].cluster_done);
-    for (u32 k = 0; d->group[g].foreign && k < groups; k++) free(d->group[g].foreign[k]);
-    free(d->group[g].foreign);
+    news_clear(&d->group[g]);
+    free(d->group[g].news);
   }
   for (u32 k = 0; k < d->n_engines; k++) {
     if (d->engine[k]) free(d->engine[k]->known);
@@ -124,8 +124,8 @@ void detector_cta(Detector *d, u32 slot, u32 threads, u32 linear) {
     GroupAgent *g = &d->group[slot / d->cluster];
     if (g->cluster) knowledge_clear(g->cluster);
     if (g->cluster_done) knowledge_clear(g->cluster_done);
-    for (u32 k = 0; g->foreign && k < d->n_slots / d->cluster; k++)
-      if (g->foreign[k]) knowledge_clear(g->foreign[k]);
+    news_clear(g);
+    g->rounds = 0;
   }
 }
 
@@ -141,8 +141,10 @@ void detector_fence_proxy(Detector *d, u32 slot, u32 warp, u32 lanes, u32 plane)
   warp_fence_proxy(&d->cta[slot].warp[warp], lanes, plane);
 }
 
-void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes) {
-  warp_fence(&d->cta[slot].warp[warp], lanes);
+void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 scope) {
+  u32 within = within_of(scope);
+  if (within == WITHIN_GPU) news_fence(d, slot, warp, lanes);
+  warp_fence(&d->cta[slot].warp[warp], lanes, within);
 }
 
 void detector_tick(Detector *d, u32 slot, u32 warp) { d->cta[slot].warp[warp].clock++; }

@@ -44,6 +44,7 @@ typedef struct BarrierAgent {
   Knowledge *current[REACHES], *complete[REACHES];
   u8 in_current[REACHES], in_complete[REACHES];
   Entry init; /* who initialised it */
+  u32 published; /* number of the barrier.cluster behind its fence, 0 = not fenced */
 } BarrierAgent;
 
 /* What a warp does in tensor memory: loads, stores, and a pipe for what its threads give
@@ -77,9 +78,19 @@ typedef struct CtaAgent {
   Knowledge *named[NAMED_BARRIERS], *named_done[NAMED_BARRIERS];
 } CtaAgent;
 
+/* What lanes of a warp learnt of group `about` at a clock; `pending`: they have not
+ * fenced it yet. `everyone`: taken to be known to all, for want of room. */
+typedef struct News {
+  u32 by, clock, lanes, about;
+  u32 pending, everyone;
+  Knowledge *known;
+} News;
+
 typedef struct GroupAgent {
   Knowledge *cluster, *cluster_done;
-  Knowledge **foreign; /* of other groups, through global memory; [group] */
+  u32 rounds; /* of barrier.cluster that are complete */
+  News *news;
+  u32 n_news, cap_news;
 } GroupAgent;
 
 typedef struct Page Page;
@@ -96,8 +107,7 @@ typedef struct Detector {
   Shadow shadow;
   Page **page;
   u32 n_pages, cap_pages;
-  Location *location;
-  u32 n_locations, cap_locations;
+  Location **location; /* buckets */
   Knowledge *scratch;
   Race race[MAX_RACES];
   u32 n_races;
@@ -132,5 +142,8 @@ static inline u32 detector_born(const Detector *d, u32 comp) {
 void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict);
 /* The same for an access of another cluster, or of a CTA that had the slot before:
  * APART if it is known through global memory, proxies aside. */
+void news_clear(GroupAgent *g);
+/* A fence that reaches beyond the cluster. */
+void news_fence(Detector *d, u32 slot, u32 warp, u32 lanes);
 u32 detector_foreign(const Detector *d, const Accessor *a, const Entry *e);
 #endif

@@ -14,7 +14,10 @@ void detector_exit(Detector *d, u32 slot, u32 warp, u32 lanes);
 WarpAgent *detector_warp(Detector *d, u32 slot, u32 warp);
 void detector_converge(Detector *d, u32 slot, u32 warp, u32 lanes);
 void detector_fence_proxy(Detector *d, u32 slot, u32 warp, u32 lanes, u32 plane);
-void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes);
+/* fence.mbarrier_init: initialisations by these lanes are published by the next barrier
+ * of the cluster, even a relaxed one. */
+void detector_fence_init(Detector *d, u32 slot, u32 warp, u32 lanes);
+void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 scope);
 u32 detector_issue(Detector *d, u32 slot, u32 warp, u32 lanes);
 u32 detector_follow(Detector *d, u32 id);
 void detector_drop(Detector *d, u32 id);
@@ -76,10 +79,13 @@ void detector_cluster_complete(Detector *d, u32 slot);
 void detector_cluster_wait(Detector *d, u32 slot, u32 warp, u32 lanes, u32 relaxed);
 
 /* --- locations.c ----------------------------------------------------------------- */
-/* A strong write, read or both of a word of global memory. */
-void detector_release(Detector *d, u32 slot, u32 warp, u32 lane, u64 address, u32 fenced);
+/* A strong write, read or both of a word; `atomic`: a read-modify-write. `fenced`: it
+ * hands over no more than a fence before it released, `relaxed`: what it sees is known
+ * from an acquiring fence on. */
+void detector_release(Detector *d, u32 slot, u32 warp, u32 lane, u64 address, u32 fenced,
+                      u32 scope, u32 atomic);
 void detector_acquire(Detector *d, u32 slot, u32 warp, u32 lane, u64 address,
-                      u32 relaxed);
+                      u32 relaxed, u32 scope);
 void locations_free(Detector *d);
 
 #endif

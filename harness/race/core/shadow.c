@@ -54,10 +54,17 @@ static u32 order(Detector *d, const Accessor *a, const Entry *e) {
   return APART;
 }
 
-static u32 judge(Detector *d, const Accessor *a, const Entry *e, int *conflict) {
+/* Accesses that are morally strong do not conflict; they have to be of the same bytes. */
+static u32 judge(Detector *d, const Accessor *a, const Entry *e, u32 bytes, int *conflict) {
   *conflict = (entry_flags(e) | entry_flags(&a->entry)) & ENTRY_WRITE;
-  if (*conflict && morally_strong(d, e, &a->entry)) *conflict = 0;
-  return order(d, a, e);
+  u32 verdict = order(d, a, e);
+  if (!*conflict) return verdict;
+  int uniform = e->bytes == bytes || e->cut;
+  if (uniform && morally_strong(d, e, &a->entry)) *conflict = 0;
+  else if (uniform && verdict == UNORDERED &&
+           (entry_flags(e) & entry_flags(&a->entry) & ENTRY_STRONG))
+    return UNSCOPED;
+  return verdict;
 }
 
 /* Entries of one block: judge, and drop those the new access stands for. Returns how
@@ -69,12 +76,15 @@ static inline u32 settle(Detector *d, Entry *block, Accessor *a, u32 bytes) {
     if (a->space != RACE_GLOBAL && e.clock < detector_born(d, e.comp)) continue;
     if (e.bytes & bytes) {
       int conflict;
-      u32 verdict = judge(d, a, &e, &conflict);
+      u32 verdict = judge(d, a, &e, bytes, &conflict);
       if (conflict && verdict) detector_report(d, a, &e, verdict);
       /* a strong pair that nothing orders: neither stands for the other */
       int stands = writing ? (verdict == APART || conflict)
                            : verdict == APART && !(entry_flags(&e) & ENTRY_WRITE);
-      if (stands) e.bytes &= ~bytes;
+      if (stands) {
+        e.bytes &= ~bytes;
+        e.cut = 1;
+      }
       if (!e.bytes) continue;
     }
     block[n++] = e;

@@ -16,7 +16,7 @@ enum EntryFlag {
   ENTRY_STRONG = 4, /* may be morally strong (PTX ISA: Morally Strong Operations) */
   ENTRY_ENGINE = 8, /* made by an asynchronous operation */
 };
-enum Scope { SCOPE_NONE = 0, SCOPE_CTA, SCOPE_CLUSTER, SCOPE_GPU, SCOPE_SYS };
+enum Scope { SCOPE_NONE = 0, SCOPE_CTA, SCOPE_CLUSTER, SCOPE_GPU, SCOPE_SYS, SCOPE_RELAXED = 8 };
 
 /* One access, by component `comp` of the machine. `pc` is a bytecode row. */
 typedef struct Entry {
@@ -25,7 +25,7 @@ typedef struct Entry {
   u32 lane : 6; /* or ANY_LANE */
   u32 scope : 3;
   u32 flags_low : 2;
-  u32 spare : 1;
+  u32 cut : 1; /* stood for more bytes at first */
   u32 comp : 14;
   u32 flags_high : 2;
   u32 bytes : 16; /* of the cell; 0 = the entry is free */
@@ -68,6 +68,7 @@ typedef struct Accessor {
   u32 first_comp;          /* machine component of known's entry 0 */
   u32 async_plane;         /* plane in which an async access sees generic ones */
   u64 address;             /* of the cell, for the report */
+  u32 lanes;               /* that access, or 0 of an operation */
   u32 space;
 } Accessor;
 

@@ -5,7 +5,7 @@
 
 static inline Note note_of(const Watch *h, const Warp *w, const Insn *i) {
   u32 pc = pc_of(w->m, i);
-  return pc < h->n_notes ? h->note[pc] : (Note){0, 0, 0, 0};
+  return pc < h->n_notes ? h->note[pc] : (Note){0};
 }
 
 /* The detector of a launch, told which instruction of the warp is at work. */
@@ -46,15 +46,20 @@ static u32 flags_of(u32 access, Note n) {
 static void synchronise(Watch *h, const Warp *w, u32 lanes, const u64 *addr, u64 space,
                         u32 access, Note n) {
   u32 slot = w->cta->slot;
-  for (u32 left = n.weak ? 0 : lanes; left; left &= left - 1) {
+  for (u32 left = lanes; left; left &= left - 1) {
     u32 l = (u32)__builtin_ctz(left);
-    u64 at = addr[l] | space << 63;
-    if (access & ACCESS_READ)
+    u64 at = addr[l];
+    if (space) { /* a word of one CTA's shared memory */
+      u64 rank = at >> 24 & 0xff;
+      at = 1ull << 63 | (w->cta->first_slot + rank) << 24 | (at & 0xffffffu);
+    }
+    if (access & ACCESS_READ && !n.red)
       detector_acquire(h->detector, slot, w->id, l, at,
-                       n.sem != SEM_ACQUIRE && n.sem != SEM_ACQ_REL);
+                       n.sem != SEM_ACQUIRE && n.sem != SEM_ACQ_REL, n.scope);
     if (access & ACCESS_WRITE)
       detector_release(h->detector, slot, w->id, l, at,
-                       n.sem != SEM_RELEASE && n.sem != SEM_ACQ_REL);
+                       n.sem != SEM_RELEASE && n.sem != SEM_ACQ_REL, n.scope,
+                       access == ACCESS_ATOMIC);
   }
 }
 
@@ -227,7 +232,7 @@ static void mbarrier(void *state, const Warp *w, const Insn *i, u32 m, u32 addr,
   Note n = note_of(h, w, i);
   if (rank >= w->m->cluster_size) return;
   u32 memory = w->cta->first_slot + rank, at = addr & 0xffffffu;
-  u32 scope = n.sem == SEM_RELAXED ? SCOPE_NONE : n.scope;
+  u32 scope = n.scope | (n.sem == SEM_RELAXED ? SCOPE_RELAXED : 0u);
   switch (op) {
     case MBAR_INIT:
       detector_mbar_init(d, slot, w->id, pc, (u32)__builtin_ctz(m), memory, at);
@@ -324,7 +329,8 @@ static void fence(void *state, const Warp *w, const Insn *i, u32 m) {
     return;
   }
   if (kind == FENCE_TENSOR_BEFORE) detector_tensor_fence(d, slot, w->id);
-  if (kind == FENCE_MEMORY) detector_fence(d, slot, w->id, m);
+  if (kind == FENCE_MEMORY) detector_fence(d, slot, w->id, m, note_of(h, w, i).scope);
+  if (kind == FENCE_INIT) detector_fence_init(d, slot, w->id, m);
   if (kind == FENCE_ASYNC || kind == FENCE_ASYNC_SHARED)
     detector_fence_proxy(d, slot, w->id, m, PLANE_ASYNC_SHARED);
   if (kind == FENCE_ASYNC || kind == FENCE_ASYNC_GLOBAL)

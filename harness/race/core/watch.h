@@ -8,12 +8,13 @@
 
 enum Sem { SEM_WEAK = 0, SEM_RELAXED, SEM_ACQUIRE, SEM_RELEASE, SEM_ACQ_REL };
 enum FenceKind { FENCE_NONE = 0, FENCE_MEMORY, FENCE_ASYNC, FENCE_ASYNC_SHARED, FENCE_ASYNC_GLOBAL,
-                 FENCE_TENSOR_BEFORE };
+                 FENCE_TENSOR_BEFORE, FENCE_INIT };
 
 /* What the text says of one bytecode row; written by race/notes.py. */
 typedef struct Note {
   u8 sem, scope, fence;
   u8 weak; /* 1: it orders nothing, as if it were not there */
+  u8 red;  /* 1: a reduction, which reads for nobody */
 } Note;
 
 /* An operation that someone may still wait for by its group. */
