@@ -22,6 +22,7 @@ void warp_begin(WarpAgent *w, u32 comp, u32 live) {
 }
 
 void warp_free(WarpAgent *w) {
+  free(w->touched);
   for (u32 k = 0; k < MAX_STRANDS; k++) {
     free(w->strand[k].known);
     for (u32 r = 0; r < WITHINS; r++) {

@@ -35,6 +35,7 @@ typedef struct WarpAgent {
   /* for witnesses: the instruction that runs, the last ones that handed over (by their
    * clocks, in a ring) and the last that learned */
   u32 pc, release_pc[RELEASES], release_clock[RELEASES], n_releases, learned_pc;
+  u32 *touched, n_touched, cap_touched; /* clocks that have an access, for the digest */
   u32 fenced[PLANES][LANES]; /* own accesses of a lane that lie before its proxy fence */
 } WarpAgent;
 

@@ -149,10 +149,49 @@ void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 scope) {
 
 void detector_tick(Detector *d, u32 slot, u32 warp) { d->cta[slot].warp[warp].clock++; }
 
+/* How many of a warp's clocks up to `clock` had an access: what a clock is worth to
+ * others. Engines have an access at each of theirs. */
+static u32 worth(const Detector *d, u32 group, u32 c, u32 clock) {
+  u32 at = c % d->per_cta;
+  if (at >= d->warps) return clock;
+  const WarpAgent *w = &d->cta[group * d->cluster + c / d->per_cta].warp[at];
+  u32 low = 0, high = w->n_touched;
+  while (low < high) {
+    u32 mid = (low + high) / 2;
+    if (w->touched[mid] <= clock) low = mid + 1;
+    else high = mid;
+  }
+  return low;
+}
+
+static void touch(Detector *d, WarpAgent *w) {
+  if (w->n_touched && w->touched[w->n_touched - 1] == w->clock) return;
+  if (w->n_touched == w->cap_touched) {
+    u32 cap = w->cap_touched ? 2 * w->cap_touched : 64;
+    u32 *more = realloc(w->touched, cap * sizeof *more);
+    if (!more) {
+      d->lost++;
+      return;
+    }
+    w->touched = more;
+    w->cap_touched = cap;
+  }
+  w->touched[w->n_touched++] = w->clock;
+}
+
 void detector_digest(Detector *d, u32 slot, u32 warp, u32 lane) {
-  const Knowledge *k = warp_strand(&d->cta[slot].warp[warp], lane)->known;
+  WarpAgent *w = &d->cta[slot].warp[warp];
+  const Knowledge *k = warp_strand(w, lane)->known;
+  u32 group = slot / d->cluster;
   u64 h = d->digest;
-  for (u32 c = 0; c < PLANES * 3 * k->n; c++) h = (h ^ k->entry[c]) * 0x100000001b3ull;
+  touch(d, w);
+  for (u32 p = 0; p < PLANES; p++)
+    for (u32 c = 0; c < k->n; c++) {
+      const u32 *entry = k->entry + p * 3 * k->n + c;
+      u32 all = worth(d, group, c, entry[0]), one = worth(d, group, c, entry[k->n]);
+      h = (h ^ all) * 0x100000001b3ull;
+      if (one > all) h = (h ^ one ^ (u64)entry[2 * k->n] << 32) * 0x100000001b3ull;
+    }
   d->digest = h;
 }
 
