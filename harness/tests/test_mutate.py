@@ -1,0 +1,182 @@
+"""`sidestream mutate` on a kernel whose barriers are known one by one."""
+
+import json
+
+import pytest
+from device_case import launch_of, text_of
+
+from sidestream.harness.commands import mutate
+from sidestream.harness.cuda.memory import AllocationTable
+from sidestream.harness.dsl.record import write_launch
+from sidestream.harness.errors import UsageError
+from sidestream.harness.mutate.mutants import mutants_of
+from sidestream.harness.mutate.sites import CLASSES, sites_of
+from sidestream.harness.mutate.text import instruction_at, replaced
+from sidestream.harness.ptx.decode import decode
+from sidestream.harness.ptx.parser import parse
+from sidestream.harness.run.settings import Settings
+
+# Two warps exchange a word through shared memory. The first barrier is needed, the one
+# right behind it adds nothing, the warp barrier orders accesses that do not conflict.
+EXCHANGE = text_of(
+    """
+    shl.b32 %r1, %r0, 2;
+    mov.u32 %r2, words;
+    add.u32 %r3, %r2, %r1;
+    st.shared.u32 [%r3], %r0;
+    bar.sync 0;
+    bar.sync 0;
+    xor.b32 %r4, %r1, 128;
+    add.u32 %r4, %r2, %r4;
+    ld.shared.u32 %r5, [%r4];
+    bar.warp.sync -1;
+    cvt.u64.u32 %rd1, %r1;
+    add.u64 %rd2, %rd0, %rd1;
+    st.global.u32 [%rd2], %r5;
+    """,
+    declare=".shared .align 16 .b8 words[256];",
+)
+
+# Thread 32 waits for a phase that thread 0 ends.
+HANDOVER = text_of(
+    """
+    mov.u32 %r2, bars;
+    mov.u32 %r3, words;
+    setp.ne.u32 %p0, %r0, 0;
+    @!%p0 mbarrier.init.shared::cta.b64 [%r2], 1;
+    bar.sync 0;
+    setp.eq.u32 %p1, %r0, 32;
+    @%p0 bra NEXT;
+    st.shared.u32 [%r3], 7;
+    mbarrier.arrive.shared::cta.b64 _, [%r2];
+NEXT:
+    @!%p1 bra DONE;
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;
+    @!%p2 bra WAIT;
+    ld.shared.u32 %r5, [%r3];
+    st.global.u32 [%rd0], %r5;
+DONE:
+    """,
+    declare=".shared .align 8 .b8 bars[8];\n.shared .align 16 .b8 words[16];",
+)
+
+
+def recorded(folder, text, *, threads=64):
+    table = AllocationTable()
+    buffer = table.allocate(256, "out", fill=b"\0")
+    launch = launch_of(text, buffer.va, threads=threads)
+    return write_launch(folder, launch, table, "sm_120a")
+
+
+def judged(tmp_path, text, **how):
+    launch, out = recorded(tmp_path / "launch", text), tmp_path / "out"
+    mutate.run(
+        [launch],
+        only=how.get("only", ()),
+        jobs=how.get("jobs", 1),
+        settings=Settings(),
+        out=out,
+        command="mutate",
+    )
+    report = json.loads((out / "report.json").read_text())
+    rows = report["mutants"]["rows"]
+    return report, {(row["operation"], row["line"], row["change"]): row for row in rows}
+
+
+def line_of(text, needle, number=1):
+    lines = [n for n, line in enumerate(text.splitlines(), 1) if needle in line]
+    return lines[number - 1]
+
+
+def test_barriers_are_told_apart_by_what_they_carry(tmp_path):
+    report, rows = judged(tmp_path, EXCHANGE)
+    needed, idle = (line_of(EXCHANGE, "bar.sync 0", n) for n in (1, 2))
+    # Two barriers in a row: either may go, as long as the other stays.
+    for line in (needed, idle):
+        for change in ("weaken", "delete"):
+            row = rows["bar.sync", line, change]
+            assert row["status"] == "equivalent", row
+    warp = line_of(EXCHANGE, "bar.warp.sync")
+    assert rows["bar.warp.sync", warp, "delete"]["status"] == "survived"
+    assert report["mutants"]["survived"] == 2
+    assert report["mutants"]["equivalent"] == 4
+    assert report["verdict"] == "review"
+
+
+def test_a_barrier_that_is_needed_is_caught_by_the_race(tmp_path):
+    text = EXCHANGE.replace("bar.sync 0;\n    bar.sync 0;", "bar.sync 0;")
+    report, rows = judged(tmp_path, text, only=("barrier",))
+    line = line_of(text, "bar.sync 0")
+    for change in ("weaken", "delete"):
+        row = rows["bar.sync", line, change]
+        assert (row["status"], "smem-race" in row["by"]) == ("caught", True)
+    assert len(rows) == 2
+    assert report["mutants"]["caught"]["smem-race"] == 2
+    assert report["verdict"] == "clean"
+
+
+def test_arrivals_waits_and_counts_are_caught(tmp_path):
+    _, rows = judged(tmp_path, HANDOVER)
+    by = {(name, change): row for (name, _, change), row in rows.items()}
+    assert {row["status"] for row in rows.values()} == {"caught"}, by
+    arrive, wait = "mbarrier.arrive.shared::cta.b64", "mbarrier.try_wait.parity"
+    wait += ".shared::cta.b64"
+    assert "deadlock" in by[arrive, "delete"]["by"]
+    assert "smem-race" in by[arrive, "weaken"]["by"]
+    assert "smem-race" in by[wait, "delete"]["by"]
+    assert "deadlock" in by["mbarrier.init.shared::cta.b64", "count +1"]["by"]
+
+
+def test_processes_give_the_same_rows(tmp_path):
+    _, one = judged(tmp_path / "one", EXCHANGE)
+    _, two = judged(tmp_path / "two", EXCHANGE, jobs=2)
+    assert one == two
+
+
+def test_only_known_classes_are_taken(tmp_path):
+    launch = recorded(tmp_path / "launch", EXCHANGE)
+    with pytest.raises(UsageError, match="there are"):
+        mutate.run(
+            [launch],
+            only=("fences",),
+            jobs=1,
+            settings=Settings(),
+            out=None,
+            command="",
+        )
+
+
+def test_a_launch_that_is_not_clean_tells_nothing(tmp_path):
+    text = EXCHANGE.replace("bar.sync 0;", "")
+    launch = recorded(tmp_path / "launch", text)
+    with pytest.raises(UsageError, match="not clean as it is"):
+        mutate.run(
+            [launch],
+            only=(),
+            jobs=1,
+            settings=Settings(),
+            out=None,
+            command="",
+        )
+
+
+def test_a_folder_without_a_launch_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="no recorded launch"):
+        mutate.launch_folders([tmp_path])
+
+
+def test_every_site_has_a_class_and_a_text_of_its_own():
+    for text in (EXCHANGE, HANDOVER):
+        module = parse(text)
+        function = decode(module, "k")
+        sites = sites_of(function)
+        assert {site.kind for site in sites} <= set(CLASSES)
+        for site in sites:
+            spelt = instruction_at(module, "k", site.index)
+            assert spelt.opcode == site.instruction.spelling
+            gone = parse(replaced(module, "k", site.index, ""))
+            assert len(decode(gone, "k").instructions) == len(function.instructions) - 1
+        for mutant in mutants_of(module, function):
+            if mutant.text is not None:
+                decode(parse(mutant.text), "k")
