@@ -11,7 +11,9 @@ from sidestream.scenarios.litmus import (
     global_memory,
     mbarrier,
     named_barrier,
+    protocols,
     proxy_fence,
+    tensor_allocation,
     tensor_copy,
     tensor_core,
     tensor_memory,
@@ -32,6 +34,8 @@ _FILES = (
     tensor_core,
     cluster,
     global_memory,
+    tensor_allocation,
+    protocols,
 )
 
 TWINS: dict[str, Twin] = {
