@@ -5,9 +5,10 @@ from __future__ import annotations
 from sidestream.scenarios.bugs.kernels.kernel_bug import MANY, Kernel, KernelBug
 from sidestream.scenarios.bugs.kernels.parts import LOADED, PROXY, TRY
 from sidestream.scenarios.litmus.statements import bulk_load, expect, lead, wait
-from sidestream.scenarios.litmus.twin import Found, smem
+from sidestream.scenarios.litmus.twin import fault, smem
 
 _RANGES, _TILES = 2, 3
+_EXPECT = "mbarrier.arrive.expect_tx.shared.b64"
 
 
 def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
@@ -38,8 +39,12 @@ ARRIVAL_LEFT_OVER = KernelBug(
     kernel=_kernel,
     found=smem("ld.shared.b32", LOADED),
     also=(
+        *smem("ld.shared.b32", LOADED, "P3"),
+        # Two tiles of bytes in one phase.
+        *smem(LOADED, LOADED, "P3"),
+        *fault("mbarrier", "mbarrier.state", _EXPECT),
         # The consumer's next arrival may complete the barrier by itself.
-        Found(kind="deadlock", rule="progress", sites=("bar.sync", TRY)),
+        *fault("deadlock", "progress", "bar.sync", TRY),
     ),
     schedules=MANY,
     always=False,

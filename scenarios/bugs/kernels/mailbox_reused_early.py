@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sidestream.scenarios.bugs.kernels.kernel_bug import Kernel, KernelBug
-from sidestream.scenarios.bugs.kernels.parts import arrive
+from sidestream.scenarios.bugs.kernels.parts import TRY, arrive
 from sidestream.scenarios.litmus.statements import wait
-from sidestream.scenarios.litmus.twin import smem
+from sidestream.scenarios.litmus.twin import fault, smem
 
 _READERS, _TILES = 5, 3
 _LD, _ST = "ld.shared.v4.b32", "st.shared.v4.b32"
@@ -47,4 +47,5 @@ MAILBOX_REUSED_EARLY = KernelBug(
     fix="every reader releases the mailbox.",
     kernel=_kernel,
     found=smem(_LD, _ST),
+    also=fault("deadlock", "progress", TRY),
 )

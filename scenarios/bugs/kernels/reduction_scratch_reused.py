@@ -47,5 +47,9 @@ REDUCTION_SCRATCH_REUSED = KernelBug(
     "of the second result while others still read the first.",
     fix="a barrier between the two reductions.",
     kernel=_kernel,
-    found=smem("ld.shared.b32", "st.shared.b32"),
+    # The others are other warps, and the lanes beside the one that stores.
+    found=(
+        *smem("ld.shared.b32", "st.shared.b32"),
+        *smem("ld.shared.b32", "st.shared.b32", "B3"),
+    ),
 )

@@ -72,7 +72,6 @@ SLAB_GATE_LAPPED = KernelBug(
     "load warp waits for a parity that has come and gone.",
     fix="the load warp answers each gate, and the store warp waits for the answer.",
     kernel=_kernel,
-    found=fault("deadlock", "progress", TRY, TRY, TRY),
+    found=fault("deadlock", "progress", TRY),
     schedules=MANY,
-    always=False,
 )

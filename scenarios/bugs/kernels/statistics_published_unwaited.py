@@ -56,5 +56,5 @@ STATISTICS_PUBLISHED_UNWAITED = KernelBug(
     "correction warps without tcgen05.wait::st: the arrival does not cover the store.",
     fix="tcgen05.wait::st before the arrival.",
     kernel=_kernel,
-    found=tmem(_ST, _LD, "T5"),
+    found=(*tmem(_ST, _LD, "T5"), *tmem(_ST, _ST, "T5")),
 )

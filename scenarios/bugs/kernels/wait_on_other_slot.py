@@ -28,28 +28,27 @@ def _softmax(group: int, unit: int, *, fixed: bool) -> str:
     slot = group if fixed else 0
     return (
         f"ld.global.b32 %r4, [%g+{4 * unit}];\n"
+        + wait(unit & 1 ^ 1, _empty(slot))
         + only_if("%r4", arrive(_p_ready(group)))
         + "xor.b32 %r4, %r4, 1;\n"
         + only_if(
-            "%r4",
-            wait(unit & 1 ^ 1, _empty(slot))
-            + f"st.shared.b32 [%xl+{2048 * group}], 0;\n"
-            + arrive(_full(group)),
+            "%r4", f"st.shared.b32 [%xl+{2048 * group}], 0;\n" + arrive(_full(group))
         )
     )
 
 
 def _multiply(unit: int) -> str:
-    """The products of both groups into their slots, as each becomes free."""
-    groups = "".join(
+    """The products of both groups into their slots, once both have their P."""
+    both = "".join(
         wait("%r8", _p_ready(group))  # type: ignore[arg-type]
-        + wait(unit & 1 ^ 1, _empty(group))
-        + f"st.shared.b32 [%xl+{2048 * group}], 1;\n"
-        + arrive(_full(group))
+        for group in (0, 1)
+    )
+    slots = "".join(
+        f"st.shared.b32 [%xl+{2048 * group}], 1;\n" + arrive(_full(group))
         for group in (0, 1)
     )
     return f"ld.global.b32 %r4, [%g+{4 * unit}];\n" + only_if(
-        "%r4", groups + "xor.b32 %r8, %r8, 1;\n"
+        "%r4", both + slots + "xor.b32 %r8, %r8, 1;\n"
     )
 
 
@@ -81,14 +80,18 @@ WAIT_ON_OTHER_SLOT = KernelBug(
     name="wait-on-other-slot",
     issue="NVIDIA/cudnn-frontend#1532",
     bug_class="mbarrier/deadlock",
-    wrong="in an empty unit both softmax warpgroups wait until O slot 0 is free. "
-    "Nothing of warpgroup 1 is needed to free it again, so a late warpgroup 1 finds "
-    "the next phase complete and waits for ever.",
+    wrong="both softmax warpgroups wait until O slot 0 is free. In a unit with keys the "
+    "MMA warp keeps them together; in an empty one nothing of warpgroup 1 is needed to "
+    "free slot 0 again, so a late warpgroup 1 finds the next phase complete and waits "
+    "for ever.",
     fix="each warpgroup waits for its own slot.",
     kernel=_kernel,
-    found=fault("deadlock", "progress", TRY, TRY, TRY, TRY),
+    found=fault("deadlock", "progress", TRY),
     # What is free is slot 0, and what warpgroup 1 writes is slot 1.
-    also=smem("ld.shared.b32", "st.shared.b32"),
+    also=(
+        *smem("ld.shared.b32", "st.shared.b32"),
+        *smem("st.shared.b32", "st.shared.b32"),
+    ),
     schedules=MANY,
     always=False,
 )
