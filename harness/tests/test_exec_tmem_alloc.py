@@ -361,6 +361,22 @@ def test_a_pair_gives_back_several_in_turn():
         assert set(ran.outputs["got"]) == {0}
 
 
+def test_a_pair_gives_back_once():
+    body = alloc(64, 0, 2) + free(64, 0, 2)
+    body += "tcgen05.dealloc.cta_group::2.sync.aligned.b32 %a, 64;\n"
+    for seed in SEEDS:
+        faults = faults_of(run(body, cluster=2, seed=seed))
+        assert faults == {("tmem-alloc", NO_BASE)}
+
+
+def test_half_a_pair_that_never_gives_back_leaks():
+    body = alloc(64, 0, 2) + "setp.ne.u32 %q, %rank, 0;\n@%q exit;\n" + free(64, 0, 2)
+    for seed in SEEDS:
+        ran = run(body, cluster=2, seed=seed)
+        assert ran.result.status == "done"
+        assert {(f.info, f.cta[0]) for f in ran.result.faults} == {(LEAKED, 1)}
+
+
 def test_relying_on_dealloc_not_to_wait_is_a_deadlock_round_robin():
     # PTX ISA, Issue Granularity, the table of non-deterministic hangs.
     sync = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
