@@ -97,11 +97,22 @@ def _where(fault: Fault, program: Program, table: AllocationTable) -> str:
         lane, column = fault.address >> 16, fault.address & 0xFFFF
         lanes = f"{fault.size >> 16} lanes" if fault.size >> 16 else "the lanes"
         return f"{fault.size & 0xFFFF} columns from {column} of {lanes} from {lane}"
+    if fault.kind == "tcgen05":
+        return _descriptor(fault)
     if fault.kind == "setmaxnreg":
         return f"{fault.address} registers, the thread has {fault.size}"
     if fault.kind == "illegal":
         return f"value {fault.info}" if not fault.address else f"{fault.address:#x}"
     return ""
+
+
+def _descriptor(fault: Fault) -> str:
+    """Say which value an instruction of the tensor core refuses."""
+    if fault.info in misuse.INSTRUCTION_DESCRIPTOR:
+        return f"instruction descriptor {fault.address:#010x}"
+    if fault.info in misuse.SHARED_DESCRIPTOR:
+        return f"shared memory descriptor {fault.address:#018x}"
+    return f"mask {fault.address:#x}" if fault.info in misuse.MASK else ""
 
 
 def _global(fault: Fault, near: Allocation | None, table: AllocationTable) -> str:

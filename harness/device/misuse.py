@@ -224,6 +224,10 @@ TENSOR_MEMORY: Told = {
     ),
 }
 
+INSTRUCTION_DESCRIPTOR, SHARED_DESCRIPTOR = range(6, 15), range(15, 19)
+MASK = (20, 21)
+"""Codes of `TCGEN05` by what holds the wrong value."""
+
 TCGEN05: Told = {
     1: (
         "has another .cta_group than an earlier tcgen05 instruction of the kernel",
