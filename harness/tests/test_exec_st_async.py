@@ -136,3 +136,21 @@ def test_global_addresses_are_checked() -> None:
     shared = "mov.u64 %rd5, tile; cvta.shared.u64 %rd5, %rd5;"
     Case(f"{shared} {store} [%rd5], %r0;", declare=DECLARE).faulty("illegal", out)
     assert not out.any()
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 "
+        "[%r5], %r0, [%r6+{}]",
+        "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes"
+        ".b128 [%r5], [%r6+{}]",
+        "cp.async.ca.shared.global [%r5], [%rd0+{}], 4",
+    ],
+)
+def test_offsets_that_no_address_has_are_named(access: str) -> None:
+    body = "mov.u32 %r5, tile; mov.u32 %r6, bar;" + access + ";"
+    for offset, wanted in ((8, ""), (1 << 40, "address offset")):
+        case = Case(body.format(offset), declare=DECLARE, target="sm_100a")
+        assert wanted in case.unsupported()
+        assert bool(wanted) == bool(case.unsupported())

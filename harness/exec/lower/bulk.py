@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidestream.harness.exec.lower.builder import Builder, Ref, Unsupported
-from sidestream.harness.exec.lower.checks import only
+from sidestream.harness.exec.lower.checks import only, small
 from sidestream.harness.exec.lower.logic import literal
 from sidestream.harness.ptx import ir
 
@@ -12,17 +12,10 @@ _OPS = ("", "add", "min", "max", "inc", "dec", "and", "or", "xor")
 _TYPES = ("u32", "s32", "u64", "s64", "f16", "bf16", "f32", "f64", "b32", "b64")
 _FOUR_ROWS = ("tile::gather4", "tile::scatter4")
 _PARAM_WINDOW = 3 << 60
-_S32 = range(-(2**31), 2**31)
 
 
 def _reduction(ins: ir.Instruction) -> int:
     return _OPS.index(ins.mods["op"]) if "op" in ins.mods else 0
-
-
-def _small(offset: int) -> int:
-    if offset not in _S32:
-        raise Unsupported(f"address offset {offset}")
-    return offset
 
 
 def _address(
@@ -32,7 +25,7 @@ def _address(
     if not isinstance(operand, ir.Address):
         raise Unsupported(f"operand {name} that is not an address")
     row, offset = low.address(operand, width)
-    return row, _small(offset)
+    return row, small(offset)
 
 
 def _optional(low: Builder, ins: ir.Instruction, name: str) -> Ref | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sidestream.harness.exec.lower.atomic import OPERATIONS, type_number
 from sidestream.harness.exec.lower.builder import Builder, Unsupported
-from sidestream.harness.exec.lower.checks import bits, only, width
+from sidestream.harness.exec.lower.checks import bits, only, small, width
 from sidestream.harness.exec.lower.memory import elements, place
 from sidestream.harness.ptx import ir
 
@@ -47,7 +47,7 @@ def _st_async(low: Builder, ins: ir.Instruction) -> None:
         a=base,
         imm=offset,
         b=barrier,
-        x=(where, bits(kind) // 8, barrier_offset, how),
+        x=(where, bits(kind) // 8, small(barrier_offset), how),
         ext=[low.source(e, width(kind), kind) for e in elements(ins.args["b"])],
     )
 
