@@ -93,7 +93,7 @@ def test_a_released_kernel_gives_back_tensor_memory_that_it_still_reads():
     for outcome in outcomes:
         assert not outcome.incomplete
         statuses = {name: c.status for name, c in outcome.case.checks.items()}
-        del statuses["execution"]
+        del statuses["execution"], statuses["bounds"]  # where those findings are
         assert set(statuses.values()) == {"passed"}
         assert 0.0 < outcome.case.errors["out"].ratio <= 1.0
 
