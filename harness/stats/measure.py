@@ -67,6 +67,10 @@ def measure(
     ]
     owner = {warp: role.name for role in found for warp in role.warps}
     flops, bytes_moved = _work(program, costs, result.counts, kinds)
+    if "tma load" in bytes_moved:
+        # A multicast asks once and delivers to several CTAs.
+        arrived = result.tma_bytes - bytes_moved.get("tma store", 0)
+        bytes_moved |= {"tma delivered": arrived}
     return LaunchCost(
         kernel=program.function.name,
         roles=tuple(_with_causes(role, costs, owner) for role in found),

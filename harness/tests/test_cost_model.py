@@ -7,12 +7,14 @@ it: AROUND units of a warp. Each buffer adds a load of its parameter.
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tcgen05_case
 from kernel_case import Ran, run_kernel
 
+from sidestream.harness.exec import abi
 from sidestream.harness.exec.cost import CostTable, Unit, main_rows
 from sidestream.harness.exec.machine import Options
 
@@ -81,6 +83,13 @@ def test_rows_that_convert_operands_are_not_counted():
     ran = costed(body)
     assert len(ran.program.code) > main_rows(ran.program).sum() + 1
     assert parts_of(ran) == {"warp 0": 3 + AROUND}
+
+
+def test_the_guarded_row_stands_for_an_instruction():
+    code = np.zeros(5, abi.INSN_DTYPE)
+    code["guard"] = (abi.NOREF, 8, abi.NOREF, abi.NOREF, abi.NOREF)
+    program = SimpleNamespace(code=code, origin=np.array([0, 0, 0, 1, -1]))
+    assert main_rows(program).tolist() == [False, True, False, True, False]
 
 
 def test_an_instruction_whose_guard_fails_is_issued():
