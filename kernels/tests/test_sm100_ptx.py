@@ -81,7 +81,7 @@ def test_products_and_copies_are_those_of_the_chip(config, ptx):
     loads = [c for c in codes if c.startswith("cp.async.bulk.tensor")]
     shared = [c for c in loads if ".multicast::cluster" in c]
     assert len(shared) == 2 * config.chunks
-    assert len(loads) - len(shared) == facts.SUB_TILES * config.chunks
+    assert len(loads) - len(shared) == facts.SUB_TILES * 2 * config.chunks
     assert {c for c in codes if c.startswith("tcgen05.ld")} == {
         "tcgen05.ld.sync.aligned.32x32b.x32.b32"
     }
