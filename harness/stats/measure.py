@@ -199,7 +199,7 @@ def _busy(
 
     units = table.units
     rate = units["tcgen05"].rate if tensor_memory else 4 * units["mma.sync"].rate
-    loaded = moved.get("tma load", 0) + moved.get("cp.async", 0)
+    loaded = moved.get("tma delivered", 0) + moved.get("cp.async", 0)
     stored = moved.get("tma store", 0) + moved.get("global store", 0)
     return {
         "issue": busiest([sum(c.values()) - c[classes.MOVE] for c in counts]),

@@ -281,6 +281,7 @@ def test_a_multicast_asks_once_and_delivers_to_both():
     assert not ran.result.faults
     cost = measure(ran.program, ran.result, TABLE, head_dims=(64, 64), live_area=0)
     assert cost.bytes == {"tma load": 1024, "tma delivered": 2048}
+    assert cost.busy["load"] == 2048 / 64
     assert cost.ctas == 2
 
 
