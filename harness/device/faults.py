@@ -33,11 +33,13 @@ def finding_of(fault: Fault, program: Program, table: AllocationTable) -> Findin
     told = FAULTS[fault.kind]
     agent = f"{cta_text(fault.cta)} warp {fault.warp} lane {fault.lane}"
     what, need = told.what, told.need
+    extra = {"fault": fault.kind, "address": fault.address, "size": fault.size}
     if fault.kind in _MISUSE:
         start, table_of = _MISUSE[fault.kind]
         wrong, exact = table_of.get(fault.info, ("", ""))
         if wrong:
             what, need = f"{start}{wrong}", exact
+            extra["wrong"] = fault.info
     where = _where(fault, program, table)
     site = site_at(program, fault.pc, agent, where)
     message = f"{site.operation} {what}"
@@ -62,7 +64,7 @@ def finding_of(fault: Fault, program: Program, table: AllocationTable) -> Findin
         sites=tuple(sites),
         need=need,
         count=fault.count,
-        extra={"fault": fault.kind, "address": fault.address, "size": fault.size},
+        extra=extra,
     )
 
 
