@@ -29,6 +29,7 @@ $(VENV)/.ready: pyproject.toml requirements.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -r requirements.txt
 	$(BIN)/python -m pip install -q --no-deps -e .
+	-$(BIN)/python -m compileall -q -j 0 harness kernels reference reports scenarios
 	touch $@
 
 # Peers are needed by tests and by `check --impl fa4|cudnn`, not by `make check`.

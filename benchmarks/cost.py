@@ -130,15 +130,15 @@ def figures(cost: LaunchCost) -> dict[str, float]:
     roles = {role.name: role for role in cost.roles}
     soft = next((roles[name] for name in SOFTMAX_ROLES if name in roles), None)
     tiles = cost.tiles
-    copied = sum(cost.bytes.get(way, 0) for way in ("tma load", "cp.async"))
+    copied = sum(cost.bytes.get(way, 0) for way in ("tma delivered", "cp.async"))
     rows = {
         "computed / live tiles": cost.area / cost.live_area if cost.live_area else 0.0,
         "softmax warp instr": soft.instructions / tiles if soft else 0.0,
         "its moves": soft.moves / tiles if soft else 0.0,
         "all warp instr": sum(r.instructions for r in cost.roles) / tiles,
         "tensor flops": cost.flops / tiles,
-        "bytes to shared": copied / tiles,
-        "TMA bytes": cost.bytes.get("tma load", 0) / tiles,
+        "TMA load bytes asked for": cost.bytes.get("tma load", 0) / tiles,
+        "bytes put into shared": copied / tiles,
         "barrier waits": _waits(cost, "passed") / tiles,
         "late waits": _waits(cost, "late") / tiles,
         "longest chain": cost.chain / tiles,

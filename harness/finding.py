@@ -89,6 +89,8 @@ class Finding:
     count: int = 1
     """How many occurrences were folded into this one."""
     extra: dict[str, Any] = field(default_factory=dict)
+    """More facts. `wrong`, where there is one, tells apart defects of one rule at one
+    place and is part of the id."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -101,6 +103,8 @@ class Finding:
         parts += [f"{s.operation}@{s.source or s.ptx_line}" for s in self.sites]
         if not self.sites:
             parts.append(self.message)
+        if "wrong" in self.extra:
+            parts.append(f"wrong {self.extra['wrong']}")
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:12]
 
 

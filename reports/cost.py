@@ -68,7 +68,8 @@ class LaunchCost:
             a kernel that multiplies no matrices.
         live_area: Scores of the problem that no mask or length removes.
         flops: Of the tensor cores.
-        bytes: Moved, by way: `tma load`, `tma store`, `cp.async`, `global load`,
+        bytes: Moved, by way: `tma load` as asked for, `tma delivered` to shared
+            memory (more with multicast), `tma store`, `cp.async`, `global load`,
             `global store`, `remote`.
         chain: Longest dependency chain of each CTA, in sum.
         longest: The longest of one CTA.

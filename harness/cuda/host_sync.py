@@ -299,12 +299,13 @@ def _asks_for_cpu(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     return False
 
 
-class _OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees every operator that runs, whoever called it."""
+class _Operators:
+    """Sees every operator that runs, whoever called it.
 
-    def __init__(self, log: HostLog) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._log = log
+    Apart from the mode, so that torch does not import torch._dynamo for it.
+    """
+
+    _log: HostLog
 
     def __torch_dispatch__(
         self,
@@ -340,6 +341,12 @@ class _OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._log._add("hidden-launch", name, detail)
         else:
             self._log._add("hidden-launch", name, detail)
+
+
+class _OperatorWatch(_Operators, TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, log: HostLog) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._log = log
 
 
 def _is_view(func: Any) -> bool:

@@ -245,12 +245,14 @@ class _Factories(TorchFunctionMode):
             return result.clone() if self._world.holds(result) else result
 
 
-class _Results(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Results of operators on device tensors are device tensors."""
+class _DeviceResults:
+    """Results of operators on device tensors are device tensors.
 
-    def __init__(self, world: VirtualCuda) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._world = world
+    Apart from the mode: torch wraps an operator hook that a mode defines itself, and
+    the wrapper imports all of torch._dynamo, seconds that no eager call needs.
+    """
+
+    _world: VirtualCuda
 
     def __torch_dispatch__(
         self,
@@ -270,6 +272,12 @@ class _Results(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for tensor in fresh:
                 self._world.take(tensor, str(func))
         return result
+
+
+class _Results(_DeviceResults, TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, world: VirtualCuda) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._world = world
 
 
 def _fakes(

@@ -33,11 +33,13 @@ def finding_of(fault: Fault, program: Program, table: AllocationTable) -> Findin
     told = FAULTS[fault.kind]
     agent = f"{cta_text(fault.cta)} warp {fault.warp} lane {fault.lane}"
     what, need = told.what, told.need
+    extra = {"fault": fault.kind, "address": fault.address, "size": fault.size}
     if fault.kind in _MISUSE:
         start, table_of = _MISUSE[fault.kind]
         wrong, exact = table_of.get(fault.info, ("", ""))
         if wrong:
             what, need = f"{start}{wrong}", exact
+            extra["wrong"] = fault.info
     where = _where(fault, program, table)
     site = site_at(program, fault.pc, agent, where)
     message = f"{site.operation} {what}"
@@ -62,7 +64,7 @@ def finding_of(fault: Fault, program: Program, table: AllocationTable) -> Findin
         sites=tuple(sites),
         need=need,
         count=fault.count,
-        extra={"fault": fault.kind, "address": fault.address, "size": fault.size},
+        extra=extra,
     )
 
 
@@ -97,11 +99,22 @@ def _where(fault: Fault, program: Program, table: AllocationTable) -> str:
         lane, column = fault.address >> 16, fault.address & 0xFFFF
         lanes = f"{fault.size >> 16} lanes" if fault.size >> 16 else "the lanes"
         return f"{fault.size & 0xFFFF} columns from {column} of {lanes} from {lane}"
+    if fault.kind == "tcgen05":
+        return _descriptor(fault)
     if fault.kind == "setmaxnreg":
         return f"{fault.address} registers, the thread has {fault.size}"
     if fault.kind == "illegal":
         return f"value {fault.info}" if not fault.address else f"{fault.address:#x}"
     return ""
+
+
+def _descriptor(fault: Fault) -> str:
+    """Say which value an instruction of the tensor core refuses."""
+    if fault.info in misuse.INSTRUCTION_DESCRIPTOR:
+        return f"instruction descriptor {fault.address:#010x}"
+    if fault.info in misuse.SHARED_DESCRIPTOR:
+        return f"shared memory descriptor {fault.address:#018x}"
+    return f"mask {fault.address:#x}" if fault.info in misuse.MASK else ""
 
 
 def _global(fault: Fault, near: Allocation | None, table: AllocationTable) -> str:

@@ -104,6 +104,10 @@ TENSORMAP: Told = {
         "is given a store's box that starts at a negative coordinate",
         "coordinates of a store that are not negative",
     ),
+    12: (
+        "has a box of more than one row, for an instruction that names its four rows",
+        "a box of one row for .tile::gather4 and .tile::scatter4",
+    ),
 }
 
 BULK: Told = {
@@ -111,6 +115,10 @@ BULK: Told = {
     2: ("has a misaligned destination", "a 16-byte aligned destination"),
     3: ("has a misaligned source", "a 16-byte aligned source"),
     4: ("has a misaligned mbarrier", "an 8-byte aligned mbarrier"),
+    5: (
+        "ignores more than 15 bytes at an end, or more than it copies",
+        "0 to 15 bytes to ignore at either end",
+    ),
     8: (
         "clears a size or an address that is no multiple of 8, or too much",
         "a size of 8 n bytes below 2^24, at an 8-byte aligned address",
@@ -215,6 +223,10 @@ TENSOR_MEMORY: Told = {
         "a store, a copy or an mma of these cells that is ordered before the read",
     ),
 }
+
+INSTRUCTION_DESCRIPTOR, SHARED_DESCRIPTOR = range(6, 15), range(15, 19)
+MASK = (20, 21)
+"""Codes of `TCGEN05` by what holds the wrong value."""
 
 TCGEN05: Told = {
     1: (

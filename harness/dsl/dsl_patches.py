@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.util
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -140,6 +140,7 @@ def _keep_ptx(activation: Activation) -> None:
             finally:
                 option.value, option.dump_path, option.full_ptx_path = before
             seconds = time.perf_counter() - started
+            _surface_provider_errors(activation)
             ptx = path.read_text() if path.exists() else ""
         lowered = getattr(made, "ir_module", None)
         images = list(_images(lowered)) if lowered is not None else []
@@ -156,34 +157,54 @@ def _keep_ptx(activation: Activation) -> None:
     _replace(CutlassBaseDSL, "compile_and_cache", compile_and_cache)
 
 
+def _surfacing(
+    activation: Activation, original: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Wrap a call of native code that may end with a callback's exception."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        activation.forget_raised()
+        try:
+            result = original(*args, **kwargs)
+        except Exception as error:
+            activation.surface(error)
+            raise
+        activation.surface()
+        return result
+
+    return call
+
+
 def _surface_errors(activation: Activation) -> None:
     from cutlass.base_dsl.jit_executor import JitExecutor
 
-    def surfacing(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            activation.forget_raised()
-            try:
-                result = original(*args, **kwargs)
-            except Exception as error:
-                activation.surface(error)
-                raise
-            activation.surface()
-            return result
-
-        return call
-
     _replace(
-        JitExecutor, "run_compiled_program", surfacing(JitExecutor.run_compiled_program)
+        JitExecutor,
+        "run_compiled_program",
+        _surfacing(activation, JitExecutor.run_compiled_program),
     )
-    if importlib.util.find_spec("tvm_ffi") is not None:
-        from cutlass.cutlass_dsl import tvm_ffi_provider as provider
+    _surface_provider_errors(activation)
 
-        for kind in (
-            provider.TVMFFIJitCompiledFunction,
-            provider.TVMFFIJitCompiledFunctionWithKwargs,
-        ):
-            _replace(kind, "__call__", surfacing(kind.__call__))
+
+_PROVIDER = "cutlass.cutlass_dsl.tvm_ffi_provider"
+_surfaced: set[type] = set()
+
+
+def _surface_provider_errors(activation: Activation) -> None:
+    """Do the same for functions called through tvm-ffi, once something uses it.
+
+    Only a compilation that asks for tvm-ffi imports the provider, and only its result
+    can be called: importing it here would cost every start of Sidestream.
+    """
+    provider = sys.modules.get(_PROVIDER)
+    if provider is None:
+        return
+    for name in ("TVMFFIJitCompiledFunction", "TVMFFIJitCompiledFunctionWithKwargs"):
+        kind = getattr(provider, name)
+        if kind not in _surfaced:
+            _surfaced.add(kind)
+            _replace(kind, "__call__", _surfacing(activation, kind.__call__))
 
 
 def _exchange_tensors(activation: Activation) -> None:

@@ -66,7 +66,7 @@ class Options:
     smem_fill: int = 0xFFFF_FFFF
     register_fill: int = 0x7FC0_DEAD
     max_smem: int = _MAX_SMEM
-    tensor_memory_check: bool = False
+    tensor_memory_check: bool = True
     isa_order: bool = False
     cost: cost.CostTable | None = None
     policy: str = "random"

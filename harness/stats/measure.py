@@ -67,6 +67,10 @@ def measure(
     ]
     owner = {warp: role.name for role in found for warp in role.warps}
     flops, bytes_moved = _work(program, costs, result.counts, kinds)
+    if "tma load" in bytes_moved:
+        # A multicast asks once and delivers to several CTAs.
+        arrived = result.tma_bytes - bytes_moved.get("tma store", 0)
+        bytes_moved |= {"tma delivered": arrived}
     return LaunchCost(
         kernel=program.function.name,
         roles=tuple(_with_causes(role, costs, owner) for role in found),
@@ -195,7 +199,7 @@ def _busy(
 
     units = table.units
     rate = units["tcgen05"].rate if tensor_memory else 4 * units["mma.sync"].rate
-    loaded = moved.get("tma load", 0) + moved.get("cp.async", 0)
+    loaded = moved.get("tma delivered", 0) + moved.get("cp.async", 0)
     stored = moved.get("tma store", 0) + moved.get("global store", 0)
     return {
         "issue": busiest([sum(c.values()) - c[classes.MOVE] for c in counts]),

@@ -116,16 +116,17 @@ def random_launch(
 
     dims = (1, 1, 1, 2, 3, 32, 64, 96, 128, 1000, 1024, 0, -1, 65536)
     plain = rng.random() < 0.85
+    size = rng.choice((1, 2, 2, 4)) if "cluster" in text else 1
     return Launch(
         kernel=entry,
         ptx=text,
-        grid=(rng.choice((1, 2, 5)), 1, 1)
+        grid=(rng.choice((1, 2, 5)) * size, 1, 1)
         if plain
         else (rng.choice(dims), rng.choice(dims), rng.choice(dims)),
         block=(rng.choice((32, 64, 70, 128, 256)), 1, 1)
         if plain
         else (rng.choice(dims), rng.choice(dims), rng.choice(dims)),
-        cluster=(1, 1, 1) if plain else (rng.choice((1, 2, 0, 17)), 1, 1),
+        cluster=(size, 1, 1) if plain else (rng.choice((1, 2, 0, 17)), 1, 1),
         dynamic_smem=rng.choice(
             (0, 0, 0, 1024, 1024, 32768, 32768, 101376, -1, 1 << 30)
         ),

@@ -2,8 +2,8 @@
 
 A CTA (or a pair) of four warps fills its shared memory and its tensor memory from
 images, one thread executes the body, a commit completes, and tensor memory is dumped.
-The body finds the shared memory image at `%sm` (1024-byte aligned), the allocation of
-all 512 columns at tensor memory address 0 and an mbarrier at `%bar`.
+The body finds the shared memory image at `%sm` (1024-byte aligned), an allocation of
+tensor memory at address 0 and an mbarrier at `%bar`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ shr.u32 %w, %kc_tid, 5;
 setp.eq.u32 %first, %w, 0;
 setp.eq.u32 %one, %kc_tid, 0;
 @%one mbarrier.init.shared.b64 [%bar], {arrivals};
-@%first tcgen05.alloc.cta_group::{group}.sync.aligned.shared::cta.b32 [%slot], 512;
+@%first tcgen05.alloc.cta_group::{group}.sync.aligned.shared::cta.b32 [%slot], {columns};
 cvt.u64.u32 %cta, %kc_cta;
 mul.lo.u64 %from, %cta, {smem};
 add.u64 %from, %from, %tc_smem;
@@ -90,11 +90,11 @@ tcgen05.ld.sync.aligned.32x32b.x16.b32 {vector}, [%tv];
 tcgen05.wait::ld.sync.aligned;
 {stores}
 add.u32 %tc, %tc, 16;
-setp.lt.u32 %q, %tc, 512;
+setp.lt.u32 %q, %tc, {dumped};
 @%q bra TC_DUMP;
 barrier.cluster.arrive;
 barrier.cluster.wait;
-@%first tcgen05.dealloc.cta_group::{group}.sync.aligned.b32 0, 512;
+@%first tcgen05.dealloc.cta_group::{group}.sync.aligned.b32 0, {columns};
 """
 
 
@@ -135,7 +135,9 @@ def run(
     group: int = 1,
     issuer: int = 0,
     arrivals: int = 1,
-    filled: int = COLUMNS,
+    columns: int = COLUMNS,
+    filled: int | None = None,
+    dumped: int | None = None,
     options: Options | None = None,
     target: str = "sm_100a",
     tail: str | None = None,
@@ -150,7 +152,9 @@ def run(
         group: CTAs: 1, or 2 with `.cta_group::2` everywhere.
         issuer: Rank of the CTA whose thread executes the body.
         arrivals: Arrivals that the barrier waits for.
-        filled: Columns of tensor memory that are written at first, in steps of 16.
+        columns: Columns of tensor memory that are allocated.
+        filled: How many are written at first, in steps of 16; all by default.
+        dumped: How many are read at the end, in steps of 16; all by default.
         options: Schedule and budgets.
         target: The `.target`.
         tail: Statements after the body instead of waiting for the barrier.
@@ -165,7 +169,9 @@ def run(
         "loads": "\n".join(f"ld.global.b32 {c}, {at};" for c, at in each),
         "stores": "\n".join(f"st.global.b32 {at}, {c};" for c, at in each),
     }
-    words |= {"group": group, "arrivals": arrivals, "smem": SMEM, "filled": filled}
+    words |= {"group": group, "arrivals": arrivals, "smem": SMEM, "columns": columns}
+    words["filled"] = columns if filled is None else filled
+    words["dumped"] = columns if dumped is None else dumped
     chosen = f"setp.eq.u32 %q, %rank, {issuer};\nand.pred %q, %q, %one;\n"
     chosen += "@!%q bra TC_OVER;"
     parts = [

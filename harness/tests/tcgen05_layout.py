@@ -78,6 +78,8 @@ class Place:
     mn: bool = False
     lbo: int = 0
     sbo: int = 0
+    base: int = 0
+    """Base offset: by how many 128-byte rows the swizzle pattern starts later."""
 
     def descriptor(self) -> int:
         """The 64-bit shared memory descriptor."""
@@ -86,6 +88,7 @@ class Place:
             (self.lbo >> 4, 16),
             (self.sbo >> 4, 32),
             (1, 46),
+            (self.base, 49),
             (self.mode, 61),
         )
         return sum(value << at for value, at in fields)
@@ -111,7 +114,8 @@ class Place:
             deep = 4 if self.mode == BASE32 else 8
             at = r % unit * size + r // unit % wide * 16 + r // (unit * wide) * self.lbo
             at = at + k % deep * 16 * wide + k // deep * self.sbo
-        return swizzled(self.start + at, self.mode)
+        late = 128 * self.base
+        return swizzled(self.start + at - late, self.mode) + late
 
 
 def compact(start: int, mode: int, *, mn: bool, rows: int, bits: int) -> Place:

@@ -7,7 +7,7 @@ Layout Organization, show it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,7 @@ class Product:
         issuer: Rank of the CTA whose thread issues it.
         stored: What lies in shared memory where that is more than A or B.
         skip: Bytes from the start of what is stored to where A and B start.
+        layouts: How A and B lie, where not densely; `start` counts from the usual.
         edits: Texts to replace in the statements, with their replacements.
     """
 
@@ -87,6 +88,7 @@ class Product:
     stored: tuple[Matrix | None, Matrix | None] = (None, None)
     skip: tuple[int, int] = (0, 0)
     edits: Sequence[tuple[str, str]] = ()
+    layouts: tuple[Place | None, Place | None] = (None, None)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -152,6 +154,8 @@ class Product:
 
     def place(self, which: int, start: int) -> Place:
         """Layout of what is stored for A (0) or B (1)."""
+        if (layout := self.layouts[which]) is not None:
+            return replace(layout, start=start + layout.start)
         whole = (self.a, self.b)[which] if (s := self.stored[which]) is None else s
         bits = max(BITS.get(self.types[which], 8), 8)
         rows = len(whole) // self.group
@@ -194,8 +198,15 @@ class Product:
             text = text.replace(old, new)
         return text
 
-    def run(self, options: Options | None = None) -> CoreRun:
-        """Execute it."""
+    def run(
+        self,
+        options: Options | None = None,
+        *,
+        columns: int = COLUMNS,
+        filled: int | None = None,
+        dumped: int | None = None,
+    ) -> CoreRun:
+        """Execute it; see `tcgen05_case.run`."""
         smem, cells = self.images()
         return run(
             self.body(),
@@ -204,6 +215,9 @@ class Product:
             group=self.group,
             issuer=self.issuer,
             options=options,
+            columns=columns,
+            filled=filled,
+            dumped=dumped,
         )
 
     def result(self, ran: CoreRun) -> NDArray[np.uint32]:

@@ -84,6 +84,27 @@ def test_misuse_of_named_barriers(body, words):
     assert words in found.message
 
 
+def test_two_wrongs_of_one_instruction_are_two_findings():
+    """The third init repeats the second's wrong, and is folded into it."""
+    body = (
+        "mov.u32 %r1, bar;\nmov.u32 %r2, 0;\nI:\n"
+        "mbarrier.init.shared.b64 [%r1], %r2;\nadd.u32 %r2, %r2, 1;\n"
+        "setp.lt.u32 %p1, %r2, 4;\n@%p1 bra I;"
+    )
+    _, outcome = outcome_of(body, threads=1)
+    told = {f.message.partition(": ")[0]: f for f in outcome.findings}
+    assert set(told) == {
+        "mbarrier.init.shared.b64 uses an mbarrier that is given a count outside "
+        "1 to 2^20 - 1",
+        "mbarrier.init.shared.b64 uses an mbarrier that is initialised while it is "
+        "live",
+    }
+    assert [f.count for f in outcome.findings] == [1, 2]
+    first, second = outcome.findings
+    assert first.sites == second.sites
+    assert first.id != second.id
+
+
 def test_local_memory_is_bounded_by_the_thread():
     local = ".local .align 4 .b8 stack[16];"
     _, found = one("ld.local.u32 %r1, [stack+64];", local, threads=1)

@@ -15,6 +15,8 @@ GIVE_UP = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
 MORE = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], {};\n"
 LD = "tcgen05.ld.sync.aligned.32x32b.x4.b32 {{%r4, %r5, %r6, %r7}}, [%r2 + {}];\n"
 LD += "tcgen05.wait::ld.sync.aligned;\n"
+ST = "tcgen05.st.sync.aligned.32x32b.x4.b32 [%r2 + {}], {{%r4, %r5, %r6, %r7}};\n"
+ST += "tcgen05.wait::st.sync.aligned;\n"
 
 
 def outcome_of(body, **how):
@@ -31,7 +33,7 @@ def one(body, **how):
 
 
 def test_a_kernel_that_keeps_the_rules_has_no_findings():
-    _, outcome = outcome_of(ALLOC + LD.format(8) + GIVE_UP + FREE)
+    _, outcome = outcome_of(ALLOC + ST.format(8) + LD.format(8) + GIVE_UP + FREE)
     assert outcome.findings == ()
     assert outcome.incomplete == ()
     assert outcome.finished
@@ -91,11 +93,22 @@ def test_a_kernel_that_keeps_the_rules_has_no_findings():
             "32 (w % 4)",
         ),
         (
-            ALLOC + "setp.eq.u32 %p1, %r0, 3;\n@%p1 " + LD.format(0) + FREE,
+            ALLOC
+            + ST.format(0)
+            + "setp.eq.u32 %p1, %r0, 3;\n@%p1 "
+            + LD.format(0)
+            + FREE,
             "contract",
             "tcgen05.operand",
             "is aligned, and executed by a part of the warp's lanes",
             "all 32 lanes",
+        ),
+        (
+            ALLOC + ST.format(8) + LD.format(10) + FREE,
+            "uninit-read",
+            "tmem.init",
+            "cells that nothing has written: 4 columns from 10 of 32 lanes from 0",
+            "ordered before the read",
         ),
     ],
 )

@@ -348,3 +348,75 @@ def test_no_operands_can_do_harm(shared, size, offset, aligned):
     )
     ran = Kernel(body=body, buffers=[np.zeros(64, np.uint8)], threads=1).run()
     assert ran.result.status == "done"
+
+
+# --- .ignore_oob ----------------------------------------------------------------------
+
+
+def _ignoring(left, right, *, size=64, at=0, length=64):
+    """Load `size` bytes at `at` of a buffer of `length`, ends ignored."""
+    body = copy_tile("in", 1, 256) + only_thread(
+        0,
+        "mbarrier.init.shared.b64 [%bar], 1;\n"
+        f"mbarrier.arrive.expect_tx.shared.b64 _, [%bar], {size};\n"
+        f"mov.u32 %r5, {left};\nadd.u64 %x1, %g0, {at};\n"
+        "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob "
+        f"[%s+32], [%x1], {size}, %r5, {right}, [%bar];",
+        "ISSUED",
+    )
+    source = random_bytes(length, 7)
+    ran = Kernel(
+        body=body + WAIT_PHASE + copy_tile("out", 2, 256),
+        buffers=[source, np.full(256, 0x11, np.uint8), np.zeros(256, np.uint8)],
+        smem=256,
+        target="sm_100a",
+        options=Options(budget=100_000),
+    ).run()
+    assert not ran.program.unsupported
+    return source, ran
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "at", "length"),
+    [(0, 0, 0, 64), (3, 0, 0, 64), (0, 15, 0, 49), (15, 15, 0, 64), (0, 9, 16, 71)],
+)
+def test_ignored_bytes_are_not_read_and_not_what_they_were(left, right, at, length):
+    source, ran = _ignoring(left, right, at=at, length=length)
+    assert ran.result.status == "done"
+    assert not ran.result.faults
+    tile = ran.buffers[2]
+    assert (tile[32 + left : 96 - right] == source[at + left : at + 64 - right]).all()
+    assert (tile[:32] == 0x11).all()
+    assert (tile[96:] == 0x11).all()
+    for ignored in (tile[32 : 32 + left], tile[96 - right : 96]):
+        assert (ignored == 0xDB).all()
+
+
+def test_bytes_that_are_not_ignored_must_exist():
+    _, ran = _ignoring(0, 14, length=49)
+    assert [(f.kind, f.size) for f in ran.result.faults] == [("oob-read", 50)]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "size"), [(16, 0, 64), (0, 16, 64), (9, 8, 16)]
+)
+def test_no_more_than_15_bytes_are_ignored(left, right, size):
+    _, ran = _ignoring(left, right, size=size)
+    assert [(f.kind, f.info) for f in ran.result.faults] == [("bulk", 5)]
+
+
+@pytest.mark.parametrize(
+    ("source", "size", "faults"),
+    [
+        ("[%g0+16]", 32, []),
+        ("[%g0+8]", 32, [("bulk", 3)]),
+        ("[%g0]", 24, [("bulk", 1)]),
+    ],
+)
+def test_prefetches_keep_the_rules_of_copies(source, size, faults):
+    ran = Kernel(
+        body=f"cp.async.bulk.prefetch.L2.global {source}, {size};\n",
+        buffers=[random_bytes(64)],
+        threads=1,
+    ).run()
+    assert [(f.kind, f.info) for f in ran.result.faults] == faults

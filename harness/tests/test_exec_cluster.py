@@ -278,6 +278,12 @@ LATE = [
     BULK.format("global", ".multicast::cluster") + " [%s], [%g0], 64, [%bar], %mask;",
     "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     ".multicast::cluster [%s], [%m0, {0, 0}], [%bar], %mask;",
+    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    ".cta_group::2 [%s], [%m0, {0, 0}], [%there];",
+    "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    ".multicast::cluster.cta_group::2 [%s], [%m0, {0, 0}], [%bar], %odd;",
+    "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 "
+    "[%to], 5, [%there];",
 ]
 
 
@@ -285,7 +291,8 @@ LATE = [
 def test_a_cta_that_has_exited_has_no_shared_memory(late):
     tensor = plane("f16", 32, 1)
     rest = (
-        ".reg .b16 %mask;\nmov.b16 %mask, 3;\nmov.u32 %v0, 1;\n"
+        ".reg .b16 %mask, %odd;\nmov.b16 %mask, 3;\nmov.b16 %odd, 2;\n"
+        "mov.u32 %v0, 1;\n"
         "mapa.shared::cluster.u32 %to, %s, %v0;\n"
         "mapa.shared::cluster.u32 %there, %bar, %v0;\n"
     )

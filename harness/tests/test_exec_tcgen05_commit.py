@@ -162,8 +162,8 @@ def test_only_equal_shapes_are_in_order_by_the_isa():
 # Other threads.
 
 
-def two_threads(first, second, seed, *, arrivals=1):
-    """Thread 0 executes `first`, thread 32 `second` behind a barrier."""
+def two_threads(first, second, seed, *, arrivals=1, other=32):
+    """Thread 0 executes `first`, thread `other` executes `second` behind a barrier."""
     case = product()
     smem, cells = case.images()
     rows = np.ascontiguousarray(LEFT).view(np.uint8).reshape(128, 32)
@@ -173,7 +173,7 @@ def two_threads(first, second, seed, *, arrivals=1):
         f"mov.b64 %x, {X.descriptor()};\n"
         f"mov.b64 %b, {case.place(1, B_AT).descriptor()};\n"
         f"mov.b32 %i, {case.descriptor()};\nmov.b32 %t, 0;\n"
-        "setp.eq.u32 %two, %kc_tid, 32;\n"
+        f"setp.eq.u32 %two, %kc_tid, {other};\n"
     )
     text = f"@!%one bra TC_FIRST;\n{first}\nTC_FIRST:\nbar.sync 1;\n"
     text += f"@!%two bra TC_SECOND;\n{second}\nTC_SECOND:\n"
@@ -216,6 +216,14 @@ def test_a_commit_tracks_only_what_its_thread_issued():
         stale += not np.array_equal(result(cells), times(A))
         cells = two_threads(mma() + DONE, "", seed)
         np.testing.assert_array_equal(result(cells), times(A))
+    assert stale
+
+
+def test_lanes_of_a_warp_are_threads_of_their_own():
+    stale = 0
+    for seed in SEEDS:
+        cells = two_threads(mma(), DONE, seed, other=1)
+        stale += not np.array_equal(result(cells), times(A))
     assert stale
 
 
@@ -304,13 +312,14 @@ def test_a_barrier_must_be_one():
 TWO_GROUPS, NO_PEER, PEER_GONE = 1, 2, 3
 
 
-def faults_of(body, *, cluster, block=32):
+def faults_of(body, *, cluster, block=32, seed=0):
     ran = run_kernel(
         body,
         threads=block * cluster,
         block=block,
         cluster=(cluster, 1, 1),
         target="sm_100a",
+        options=Options(seed=seed),
     )
     assert not ran.program.unsupported
     assert ran.result.status == "done"
@@ -363,6 +372,29 @@ setp.lt.u32 %q, %n, 2000;
 """
     body = BARRIER + wait + f"@%one {statement}"
     assert faults_of(body, cluster=2) == {("tcgen05", PEER_GONE)}
+
+
+def test_a_peer_that_exits_before_a_product_has_landed():
+    body = f"""{BARRIER}
+.reg .b32 %rank;
+mov.u32 %rank, %cluster_ctarank;
+setp.eq.and.u32 %q, %rank, 0, %one;
+@%q {PAIR[0]}
+barrier.cluster.arrive;
+barrier.cluster.wait;
+setp.eq.u32 %q, %rank, 1;
+@%q exit;
+mov.u32 %t, 0;
+TC_LONG:
+add.u32 %t, %t, 1;
+setp.lt.u32 %q, %t, 400;
+@%q bra TC_LONG;
+"""
+    seen = [faults_of(body, cluster=2, seed=seed) for seed in SEEDS]
+    gone = {("tcgen05", PEER_GONE)}
+    # The descriptors are zeros, which is found out when it lands in time.
+    assert gone in seen
+    assert any(found != gone for found in seen)
 
 
 def test_images_fit():

@@ -173,6 +173,24 @@ def test_places_in_tensor_memory(shape, cast, lane, column, code, seed):
     assert faults(body, options=Options(seed=seed)) == {("tmem", code)}
 
 
+def test_columns_that_are_not_allocated():
+    body = issue("128x256b", "", layout(NONE), column=60)
+    assert faults(body, columns=64) == {("tmem", UNALLOCATED)}
+    shift = ".reg .b32 %t;\nmov.b32 %t, 0;\n"
+    shift += "tcgen05.shift.cta_group::1.down [%t+60];\n" + commit(1)
+    assert faults(shift, columns=64) == {("tmem", UNALLOCATED)}
+
+
+def test_what_was_copied_counts_as_written():
+    twice = issue("128x256b", "", layout(NONE), column=32)
+    line = next(x for x in twice.split("\n") if x.startswith("tcgen05.cp"))
+    both = twice.replace(line, line + "\n" + line.replace("+32]", "+40]"))
+    checked = Options(tensor_memory_check=True)
+    few = {"filled": 32, "dumped": 48, "options": checked}
+    assert faults(both, **few) == set()
+    assert {k for k, _ in faults(twice, **few)} == {"tmem-uninit"}
+
+
 @pytest.mark.parametrize(
     ("flip", "code"),
     [

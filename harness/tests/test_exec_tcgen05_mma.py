@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tcgen05_case import COLUMNS, LANES, clean
-from tcgen05_layout import BASE32, NONE, SW32, SW64, SW128, raw
+from tcgen05_layout import BASE32, NONE, SW32, SW64, SW128, Place, raw
 from tcgen05_product import UNIT, Product, depth
 
 from sidestream.harness.exec.machine import Options
@@ -78,6 +78,33 @@ def test_k_major_layouts_of_32_bit_elements(mode):
 def test_transposed_32_bit_elements_swizzle_in_pairs_of_chunks():
     case = product("tf32", 128, 64, "tf32", "tf32", mn=(True, True))
     check_exact(replace(case, mode=(BASE32, BASE32)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "mn", "mode", "place"),
+    [
+        ("f16", False, NONE, {"lbo": 4096, "sbo": 160}),
+        ("f16", False, SW64, {"sbo": 1536}),
+        ("f16", True, NONE, {"lbo": 144, "sbo": 320}),
+        ("f16", True, SW32, {"lbo": 768, "sbo": 256}),
+        ("f16", True, SW128, {"lbo": 4096, "sbo": 1024}),
+        ("tf32", True, BASE32, {"lbo": 2048, "sbo": 1024}),
+    ],
+)
+def test_strides_with_gaps(kind, mn, mode, place):
+    name = TYPES[kind][0]
+    where = Place(start=0, mode=mode, mn=mn, **place)
+    case = product(kind, 64, 64, name, name, mn=(mn, mn), mode=(mode, mode))
+    check_exact(replace(case, layouts=(where, where)))
+
+
+@pytest.mark.parametrize(("mode", "rows"), [(SW128, 5), (SW64, 3), (SW32, 1)])
+def test_a_base_offset_moves_the_start_of_the_pattern(mode, rows):
+    # The whole matrix starts `rows` rows of 128 bytes into a pattern of the addresses.
+    case = product(m=64, n=32, mode=(mode, mode))
+    where = case.place(0, 0)
+    moved = replace(where, base=rows, start=128 * rows)
+    check_exact(replace(case, layouts=(moved, moved)))
 
 
 @pytest.mark.parametrize("step", range(4))
@@ -370,14 +397,15 @@ def test_zero_column_masks_that_are_refused(m, allowed, value):
 # What it may not be given.
 
 
-def faults(case, options=None):
-    result = case.run(options).result
+def faults(case, options=None, **how):
+    result = case.run(options, **how).result
     assert result.status == "done"
     return {(f.kind, f.info) for f in result.faults}
 
 
 SMEM_OOB, TMEM = "smem-oob", "tmem"
-RANGE, ALIGNMENT, ZERO_COLUMNS = 8, 12, 21
+RANGE, UNALLOCATED, ALIGNMENT, UNWRITTEN = 8, 9, 12, 13
+ZERO_COLUMNS = 21
 
 
 def changed(*edits, **how):
@@ -411,6 +439,33 @@ def test_operands_outside_their_memories(pairs, how, expected):
     found = faults(changed(*pairs, **how))
     kinds = {(k, None if k == SMEM_OOB else i) for k, i in found}
     assert kinds == {expected}
+
+
+@pytest.mark.parametrize(
+    ("edits", "how", "columns", "code"),
+    [
+        ([], {"a_cells": True}, 256, UNALLOCATED),
+        ([], {"n": 256}, 128, UNALLOCATED),
+        ([("[%t+0]", "[%t+192]")], {}, 128, UNALLOCATED),
+        ([("[%t+0]", "[%t+96]")], {}, 128, UNALLOCATED),
+        ([("[%t+0]", "[%t+64]")], {}, 128, None),
+    ],
+)
+def test_columns_that_are_not_allocated(edits, how, columns, code):
+    found = faults(changed(*edits, **how), columns=columns)
+    assert found == (set() if code is None else {(TMEM, code)})
+
+
+def test_reads_of_what_nothing_wrote():
+    checked = Options(tensor_memory_check=True)
+    to = [("[%t+0]", "[%t+32]")]
+    few = {"filled": 32, "dumped": 64}
+    # D is written before it is read at the end, and read before that only if enabled.
+    assert faults(changed(*to, n=32), checked, **few) == set()
+    found = faults(changed(*to, n=32, enable=True), checked, **few)
+    assert found == {("tmem-uninit", UNWRITTEN)}
+    found = faults(changed(*to, n=32, a_cells=True), checked, **few)
+    assert found == {("tmem-uninit", UNWRITTEN)}
 
 
 def test_what_is_refused_writes_nothing():

@@ -328,6 +328,55 @@ def test_a_pair_that_gives_back_different_columns():
     assert ("tmem-alloc", PAIR) in faults_of(run(body, cluster=2))
 
 
+def test_a_half_stays_until_the_other_is_given_back():
+    # Warp 1 of CTA 0 still uses what warp 0 has given back, and then lets CTA 1 give
+    # back its half, whose warp 1 does the same for CTA 0.
+    use = """mapa.shared::cluster.u32 %n, %slot, %other;
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%a], {%got};
+tcgen05.wait::st.sync.aligned;
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {%got}, [%a];
+tcgen05.wait::ld.sync.aligned;
+st.shared::cluster.b32 [%n+64], 1;
+"""
+    wait = """AGAIN:
+ld.volatile.shared.b32 %n, [%slot+64];
+setp.eq.u32 %q, %n, 0;
+@%q bra AGAIN;
+"""
+    body = ".reg .b32 %other;\nxor.b32 %other, %rank, 1;\n"
+    body += "st.shared.b32 [%slot+64], 0;\n"
+    body += "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+    body += only(0, alloc(64, 0, 2), "A") + "bar.sync 0;\n" + load()
+    body += only(1, "nanosleep.u32 20;\n" * 9 + use, "B")
+    body += only(0, wait + free(64, 0, 2), "C")
+    for seed in range(12):
+        finished(run(body, warps=2, cluster=2, seed=seed))
+
+
+def test_a_pair_gives_back_several_in_turn():
+    body = alloc(128, 0, 2) + alloc(64, 1, 2) + free(128, 0, 2) + free(64, 1, 2)
+    body += alloc(64, 0, 2) + load() + "mov.u32 %got, %a;\n" + free(64, 0, 2)
+    for seed in range(12):
+        ran = finished(run(body, cluster=2, seed=seed))
+        assert set(ran.outputs["got"]) == {0}
+
+
+def test_a_pair_gives_back_once():
+    body = alloc(64, 0, 2) + free(64, 0, 2)
+    body += "tcgen05.dealloc.cta_group::2.sync.aligned.b32 %a, 64;\n"
+    for seed in SEEDS:
+        faults = faults_of(run(body, cluster=2, seed=seed))
+        assert faults == {("tmem-alloc", NO_BASE)}
+
+
+def test_half_a_pair_that_never_gives_back_leaks():
+    body = alloc(64, 0, 2) + "setp.ne.u32 %q, %rank, 0;\n@%q exit;\n" + free(64, 0, 2)
+    for seed in SEEDS:
+        ran = run(body, cluster=2, seed=seed)
+        assert ran.result.status == "done"
+        assert {(f.info, f.cta[0]) for f in ran.result.faults} == {(LEAKED, 1)}
+
+
 def test_relying_on_dealloc_not_to_wait_is_a_deadlock_round_robin():
     # PTX ISA, Issue Granularity, the table of non-deterministic hangs.
     sync = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"

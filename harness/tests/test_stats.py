@@ -7,8 +7,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+from cluster_case import RANK, SYNC, barriers, expect, only_rank, wait
 from kernel_case import run_kernel
-from tensor_case import Kernel, Tensor, random_bytes
+from tensor_case import Kernel, Tensor, only_thread, random_bytes
 
 from sidestream.harness.errors import UsageError
 from sidestream.harness.exec.cost import CostTable, mma_flops, registers_moved
@@ -188,6 +189,9 @@ MMA = (
 )
 
 
+MMA_ONCE = ".reg .f32 %f<4>;\n" + MMA
+
+
 def launch_cost() -> LaunchCost:
     """Warps 0 and 1 multiply what warp 2 loads; warp 3 does nothing."""
     tensor = Tensor(dtype="bf16", dims=(64, 16), strides=(128,), box=(64, 8))
@@ -198,7 +202,8 @@ def launch_cost() -> LaunchCost:
     body += "mbarrier.try_wait.parity.shared.b64 %p2, [%bar], 0;\n@!%p2 bra WAIT;\n"
     body += "mov.b32 %r0, 0;\n" + MMA * 6 + "ex2.approx.ftz.f32 %f0, %f0;\n" * 4
     body += "cvt.u64.u32 %x0, %t;\nshl.b64 %x0, %x0, 3;\nadd.u64 %x0, %x0, %g1;\n"
-    body += "st.global.v2.b32 [%x0], {%r0, %r0};\nbra OVER;\nLOAD:\n"
+    body += "setp.lt.u32 %p2, %t, 48;\n@%p2 st.global.v2.b32 [%x0], {%r0, %r0};\n"
+    body += "bra OVER;\nLOAD:\n"
     body += "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 1024;\n"
     body += (
         "@%p0 cp.async.bulk.tensor.2d.shared::cta.global.tile"
@@ -227,11 +232,15 @@ def test_a_launch_is_summed_up_by_role_and_resource():
     assert cost.flops == 2 * 6 * 4096
     assert cost.area == cost.flops / (2 * 48)
     assert cost.tiles == cost.area / 16384
-    assert cost.bytes == {"tma load": 1024, "global store": 64 * 8}
+    assert cost.bytes == {
+        "tma load": 1024,
+        "tma delivered": 1024,
+        "global store": 48 * 8,
+    }
     consumer = roles["consumer"]
     # 2 ld.param, cvta, shr, setp, init, bar, 2 x (setp, bra), wait, bra,
-    # 6 mma, 4 ex2, cvt, shl, add, st, bra, ret
-    assert consumer.instructions == 2 * (2 + 1 + 4 + 4 + 2 + 6 + 4 + 4 + 1 + 1)
+    # 6 mma, 4 ex2, cvt, shl, add, setp, st, bra, ret
+    assert consumer.instructions == 2 * (2 + 1 + 4 + 4 + 2 + 6 + 4 + 5 + 1 + 1)
     assert consumer.classes["mma"] == 12
     assert consumer.classes["special"] == 8
     assert consumer.waits["mbarrier"].passed == 2
@@ -246,8 +255,34 @@ def test_a_launch_is_summed_up_by_role_and_resource():
     assert cost.busy["special"] == 8 * 4
     assert cost.busy["tensor"] == cost.flops / 1024
     assert cost.busy["load"] == 1024 / 64
-    assert cost.busy["store"] == 512 / 64
+    assert cost.busy["store"] == 384 / 64
     assert cost.busy["issue"] == consumer.instructions / 2
+
+
+def test_a_multicast_asks_once_and_delivers_to_both():
+    tensor = Tensor(dtype="bf16", dims=(64, 16), strides=(128,), box=(64, 8))
+    body = RANK + ".reg .b16 %both;\nmov.b16 %both, 3;\n" + barriers(1)
+    body += only_thread(0, expect(0, 1024), "EXPECTED") + SYNC
+    issue = (
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
+        ".mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%s], [%m0, {0, 0}], [%bar], %both;"
+    )
+    body += only_rank(0, issue, "ISSUED") + wait(0, 0, "WAIT") + MMA_ONCE
+    ran = Kernel(
+        body=body,
+        buffers=[random_bytes(2048)],
+        maps=[(tensor, 0)],
+        grid=2,
+        cluster=2,
+        options=Options(cost=TABLE),
+    ).run()
+    assert ran.result.status == "done", (ran.result, ran.program.unsupported)
+    assert not ran.result.faults
+    cost = measure(ran.program, ran.result, TABLE, head_dims=(64, 64), live_area=0)
+    assert cost.bytes == {"tma load": 1024, "tma delivered": 2048}
+    assert cost.busy["load"] == 2048 / 64
+    assert cost.ctas == 2
 
 
 def test_warps_of_one_scheduler_share_its_slots():

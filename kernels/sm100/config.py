@@ -81,6 +81,11 @@ class KernelConfig(ForwardContract):
         return 3 if self.width > CHUNK else 6
 
     @property
+    def box(self) -> int:
+        """Rows of one TMA load: half a tile of Q, K or V."""
+        return 64
+
+    @property
     def q_bytes(self) -> int:
         """Bytes of one sub-tile of Q, zero-filled columns included; O has as many."""
         return self.tile_m * self.width * 2

@@ -77,16 +77,15 @@ def sidestream_sm100(
         tokens_kv,
     ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
 
-    half = config.tile_n // CLUSTER
-    layout_q = tile_layout(config, config.tile_m, (config.chunks, SUB_TILES))
-    layout_kv = tile_layout(config, half, (CLUSTER, config.chunks, config.stages))
+    layout_q = tile_layout(config, config.box, (2, config.chunks, SUB_TILES))
+    layout_kv = tile_layout(config, config.box, (2, config.chunks, config.stages))
     map_kv = cutlass.max(tokens_kv, Int32(1))
     global_q = token_tensor(config, q, tokens_q, heads_q, q_token_stride, q_head_stride)
     global_k = token_tensor(config, k, map_kv, heads_kv, k_token_stride, k_head_stride)
     global_v = token_tensor(config, v, map_kv, heads_kv, v_token_stride, v_head_stride)
-    atom_q, tma_q = tma_load(global_q, layout_q, config.tile_m)
-    atom_k, tma_k = tma_load(global_k, layout_kv, half, multicast=True)
-    atom_v, tma_v = tma_load(global_v, layout_kv, half, multicast=True)
+    atom_q, tma_q = tma_load(global_q, layout_q, config.box)
+    atom_k, tma_k = tma_load(global_k, layout_kv, config.box, multicast=True)
+    atom_v, tma_v = tma_load(global_v, layout_kv, config.box, multicast=True)
     forward(
         config,
         layout_q,

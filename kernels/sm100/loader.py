@@ -2,7 +2,8 @@
 
 Both CTAs of the pair work on the same unit. The loader of rank 0 claims it and sends
 its number to rank 1. Each loads its own Q and half of every K and V tile, which it
-sends to both CTAs; so each needs only half the bytes that it works on.
+sends to both CTAs; so each needs only half the bytes that it works on. Halves that
+hold nothing of the sequence are left out.
 """
 
 import cutlass
@@ -58,28 +59,35 @@ def load_tile(
     shared: cute.Tensor,
     tokens: cute.Tensor,
     tile: Int32,
+    keys: Int32,
     count: Int32,
     rank: Int32,
     barriers: cute.Pointer,
 ) -> None:
     """Load this CTA's half of a K or V tile as number `count` of the ring, for both.
 
-    The stage must be free in both CTAs; the barrier hears of the other's half too.
+    The stage must be free in both CTAs; the barrier hears of the other's half too. A
+    half without any of the `keys` that are left is not loaded: its scores are masked
+    and its values cleared, whatever lies there.
     """
     stages = config.stages
     stage, parity = bar.stage_and_parity(count, stages)
     full = barriers + (bar.TILE_FULL + stage)
     bar.wait_pair(barriers + (bar.tile_empty(stages) + stage), parity ^ 1)
+    expected = Int32(config.kv_bytes)
+    if keys <= config.box:
+        expected = Int32(config.kv_bytes // 2)
     with cute.arch.elect_one():
-        cute.arch.mbarrier_arrive_and_expect_tx(full, config.kv_bytes)
-    for block in cutlass.range_constexpr(config.chunks):
-        cute.copy(
-            atom,
-            tokens[None, CLUSTER * tile + rank, block],
-            shared[None, rank, block, stage],
-            tma_bar_ptr=full,
-            mcast_mask=Int16(BOTH),
-        )
+        cute.arch.mbarrier_arrive_and_expect_tx(full, expected)
+    if keys > rank * config.box:
+        for block in cutlass.range_constexpr(config.chunks):
+            cute.copy(
+                atom,
+                tokens[None, 2 * tile + rank, block],
+                shared[None, rank, block, stage],
+                tma_bar_ptr=full,
+                mcast_mask=Int16(BOTH),
+            )
 
 
 @cute.jit
@@ -92,20 +100,30 @@ def load_queries(
     queries: cute.Tensor,
     barriers: cute.Pointer,
 ) -> None:
-    """Load Q of every sub-tile that visits a tile; `queries` counts them."""
+    """Load Q of every sub-tile that visits a tile; `queries` counts them.
+
+    A half without live rows is not loaded: what its rows give is never stored.
+    """
+    row0 = facts[record.ROW0]
     for sub in cutlass.range_constexpr(SUB_TILES):
         if facts[record.first_tile(sub)] < facts[record.end_tile(sub)]:
             full = barriers + (bar.Q_FULL + sub)
             bar.wait_empty(barriers + (bar.Q_EMPTY + sub), queries[sub])
+            rows = facts[record.LEN_Q] - (row0 + sub * config.tile_m)
+            expected = Int32(config.q_bytes)
+            if rows <= config.box:
+                expected = Int32(config.q_bytes // 2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(full, config.q_bytes)
-            for block in cutlass.range_constexpr(config.chunks):
-                cute.copy(
-                    atom,
-                    tokens[None, sub, block],
-                    shared[None, block, sub],
-                    tma_bar_ptr=full,
-                )
+                cute.arch.mbarrier_arrive_and_expect_tx(full, expected)
+            for half in cutlass.range_constexpr(2):
+                if rows > half * config.box:
+                    for block in cutlass.range_constexpr(config.chunks):
+                        cute.copy(
+                            atom,
+                            tokens[None, 2 * sub + half, block],
+                            shared[None, half, block, sub],
+                            tma_bar_ptr=full,
+                        )
             queries[sub] = queries[sub] + 1
 
 
@@ -171,23 +189,33 @@ def run_loader(
         record.publish_unit(barriers, records, turn, facts)
 
         shared_q, global_q = tma_views(
-            atom_q, smem_q, tokens_q, config.tile_m, head, q_start + row0
+            atom_q, smem_q, tokens_q, config.box, head, q_start + row0
         )
         load_queries(config, atom_q, shared_q, global_q, facts, queries, barriers)
-        half = config.tile_n // CLUSTER
         kv_head = head // group
         shared_k, global_k = tma_views(
-            atom_k, smem_kv, tokens_k, half, kv_head, kv_start
+            atom_k, smem_kv, tokens_k, config.box, kv_head, kv_start
         )
         shared_v, global_v = tma_views(
-            atom_v, smem_kv, tokens_v, half, kv_head, kv_start
+            atom_v, smem_kv, tokens_v, config.box, kv_head, kv_start
         )
         end = facts[record.END]
         for step in cutlass.range(end - facts[record.BEGIN], unroll=1):
             tile = end - 1 - step
-            load_tile(config, atom_k, shared_k, global_k, tile, count, rank, barriers)
+            keys = facts[record.LEN_KV] - tile * config.tile_n
             load_tile(
-                config, atom_v, shared_v, global_v, tile, count + 1, rank, barriers
+                config, atom_k, shared_k, global_k, tile, keys, count, rank, barriers
+            )
+            load_tile(
+                config,
+                atom_v,
+                shared_v,
+                global_v,
+                tile,
+                keys,
+                count + 1,
+                rank,
+                barriers,
             )
             count = count + 2
         turn = turn + 1

@@ -54,7 +54,7 @@ def mask_row(
     first, last = row_limits(config, row, len_q, len_kv, left, right)
     first = first - key0
     last = last - key0
-    for j in cutlass.range_constexpr(config.tile_n):
+    for j in cutlass.range(config.tile_n, unroll_full=True):
         keep = last >= j
         if cutlass.const_expr(config.has_left):
             keep = keep and first <= j
@@ -82,21 +82,19 @@ def weigh_row(
 ) -> Float32:
     """Turn scores into 2^(score * scale - base) in place; returns their sum."""
     sums = cute.make_rmem_tensor(4, Float32)
+    sums.fill(0.0)
     scale = (scale_log2, scale_log2)
     shift = (-base, -base)
-    for j in cutlass.range_constexpr(0, config.tile_n, 2):
-        pair = cute.arch.fma_packed_f32x2((scores[j], scores[j + 1]), scale, shift)
-        even = cute.math.exp2(pair[0], fastmath=True)
-        odd = cute.math.exp2(pair[1], fastmath=True)
-        scores[j] = even
-        scores[j + 1] = odd
-        chain = j % 4
-        if cutlass.const_expr(j < 4):
-            sums[chain] = even
-            sums[chain + 1] = odd
-        else:
-            sums[chain], sums[chain + 1] = cute.arch.add_packed_f32x2(
-                (sums[chain], sums[chain + 1]), (even, odd)
+    for step in cutlass.range(config.tile_n // 4, unroll_full=True):
+        for half in cutlass.range_constexpr(2):
+            j = 4 * step + 2 * half
+            pair = cute.arch.fma_packed_f32x2((scores[j], scores[j + 1]), scale, shift)
+            even = cute.math.exp2(pair[0], fastmath=True)
+            odd = cute.math.exp2(pair[1], fastmath=True)
+            scores[j] = even
+            scores[j + 1] = odd
+            sums[2 * half], sums[2 * half + 1] = cute.arch.add_packed_f32x2(
+                (sums[2 * half], sums[2 * half + 1]), (even, odd)
             )
     even, odd = cute.arch.add_packed_f32x2((sums[0], sums[1]), (sums[2], sums[3]))
     return even + odd

@@ -36,6 +36,7 @@ KEYED = [
     {"lengths_kv": "prefix"},
     {"scale": -0.125},
     {"arch": "sm_90a"},
+    {"arch": "sm_100a"},
 ]
 
 ARGUMENTS = [
@@ -103,6 +104,12 @@ def test_a_window_on_the_right_and_its_anchor_are_keyed(cache):
         )
     }
     assert len(keys) == 3
+
+
+def test_the_longest_query_is_an_argument_where_tiles_have_one_height(cache):
+    spec = replace(SPEC, arch="sm_100a")
+    keys = {plan(replace(spec, max_len_q=rows)).key for rows in (1, 64, 4000)}
+    assert len(keys) == 1
 
 
 def test_an_unused_anchor_is_not_keyed():

@@ -202,6 +202,30 @@ def test_the_grid_never_exceeds_the_tiles_that_could_exist():
     assert scalars(launches[0])["ctas"] == 8
 
 
+@pytest.mark.parametrize(
+    ("heads_kv", "multiprocessors", "clusters"),
+    [
+        # Groups of two heads go in pairs: at most two runs of 256 rows, two pairs each.
+        (2, 500, 4),
+        # Single heads pair their rows: at most two runs of 512 rows, four heads each.
+        (4, 500, 8),
+        (4, 7, 3),
+        # A pair runs even where the bound names a single multiprocessor.
+        (4, 1, 1),
+    ],
+)
+def test_sm100_launches_whole_pairs(heads_kv, multiprocessors, clusters):
+    spec = replace(
+        SPEC, arch="sm_100a", heads_kv=heads_kv, multiprocessors=multiprocessors
+    )
+    target, launches = compiled(spec)
+    call = arguments(tokens_q=10)
+    for name in ("k", "v"):
+        call[name] = torch.zeros(12, heads_kv, 64, dtype=torch.half)
+    target.execute(**call)
+    assert scalars(launches[0])["ctas"] == 2 * clusters
+
+
 def test_no_query_capacity_means_no_launch():
     target, launches = compiled(SPEC)
     target.execute(**arguments(tokens_q=0))

@@ -12,8 +12,8 @@ MASK_ANCHORED_GLOBALLY = Bug(
     edits=(
         Edit(
             file="plan.py",
-            old='anchor=spec.diagonal if has_left or has_right else "top_left"',
-            new='anchor="top_left"',
+            old='"anchor": spec.diagonal if has_left or has_right else "top_left"',
+            new='"anchor": "top_left"',
         ),
         Edit(
             file="plan.py",

@@ -6,7 +6,15 @@ from sidestream.scenarios.bugs.bug import Bug, Edit
 
 _BUILD = """\
     build_worklist(
-        config, lengths_q, lengths_kv, workspace, batch, heads_q, tokens_q, tokens_kv
+        config,
+        lengths_q,
+        lengths_kv,
+        workspace,
+        batch,
+        Int32(config.tile_m),
+        heads_q,
+        tokens_q,
+        tokens_kv,
     ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
 """
 _FORWARD = (

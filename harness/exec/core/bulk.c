@@ -1,7 +1,8 @@
 /* Bulk copies without a tensor map, and bulk async-groups (PTX ISA, "cp.async.bulk",
  * "cp.reduce.async.bulk", "cp.async.bulk.commit_group", "cp.async.bulk.wait_group").
  *
- * ext = destination, source, size, mbarrier, mask (CTAs, or bytes of 16);
+ * ext = destination, source, size, mbarrier, mask (CTAs, or bytes of 16), bytes to
+ * ignore at the left and at the right (.ignore_oob);
  * x = reduction (loads: 1 if only the CTA's own memory will do), its type, offset of
  * the mbarrier, offset of the destination;
  * imm = offset of the source.
@@ -15,11 +16,12 @@
 #include "mbarrier.h"
 #include "observer.h"
 
-enum { EXT_DST = 0, EXT_SRC, EXT_SIZE, EXT_MBAR, EXT_MASK };
+enum { EXT_DST = 0, EXT_SRC, EXT_SIZE, EXT_MBAR, EXT_MASK, EXT_LEFT, EXT_RIGHT };
 enum { X_RED = 0, X_OWN = X_RED, X_TYPE, X_MBAR_OFFSET, X_DST_OFFSET };
-enum { A_DST = 0, A_SRC, A_SIZE, A_MBAR, A_MASK, A_END };
+enum { INDETERMINATE = 0xdb };
+enum { A_DST = 0, A_SRC, A_SIZE, A_MBAR, A_MASK, A_LEFT, A_RIGHT, A_END };
 /* What is wrong with a copy; the info of FAULT_BULK. */
-enum { BULK_SIZE = 1, BULK_DST_ALIGN, BULK_SRC_ALIGN, BULK_MBAR_ALIGN };
+enum { BULK_SIZE = 1, BULK_DST_ALIGN, BULK_SRC_ALIGN, BULK_MBAR_ALIGN, BULK_IGNORED };
 
 static u8 *shared(Machine *m, const Async *op, u32 addr, u64 size, u32 access) {
   u8 *p = smem_ptr(op->cta, addr, size);
@@ -54,9 +56,18 @@ static void deliver(Machine *m, const Async *op, u32 dst, u32 mbar, const u8 *fr
 }
 
 static void load_land(Machine *m, Async *op) {
-  u64 size = op->arg[A_SIZE];
-  const u8 *from = global(m, op, op->arg[A_SRC], size, ACCESS_READ);
+  u64 size = op->arg[A_SIZE], left = op->arg[A_LEFT];
+  u64 kept = size - left - op->arg[A_RIGHT]; /* the rest need not even exist */
+  const u8 *from = global(m, op, op->arg[A_SRC] + left, kept, ACCESS_READ);
   u32 dst = (u32)op->arg[A_DST], mbar = (u32)op->arg[A_MBAR];
+  if (kept < size && from) { /* ignored bytes are indeterminate: never what they were */
+    op->data = malloc(size);
+    if (op->data) {
+      memset(op->data, INDETERMINATE, size);
+      memcpy(op->data + left, from, kept);
+    }
+    from = op->data;
+  }
   if (m->ext[op->insn->ext + EXT_MASK] == NOREF) {
     deliver(m, op, dst, mbar, from, 0);
     return;
@@ -117,6 +128,8 @@ static u32 wrong(const u64 *a, u32 element, int has_mbar) {
   if (a[A_SIZE] & 15 || (element && a[A_SIZE] % element)) return BULK_SIZE;
   if (a[A_DST] & 15) return BULK_DST_ALIGN;
   if (a[A_SRC] & 15) return BULK_SRC_ALIGN;
+  if (a[A_LEFT] > 15 || a[A_RIGHT] > 15 || a[A_LEFT] + a[A_RIGHT] > a[A_SIZE])
+    return BULK_IGNORED;
   return has_mbar && a[A_MBAR] & 7 ? BULK_MBAR_ALIGN : 0;
 }
 
@@ -148,6 +161,8 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land, int wide_
                         : R32(ref[EXT_SRC])[l] + (u32)i->imm;
     a[A_SIZE] = R32(ref[EXT_SIZE])[l];
     a[A_MBAR] = has_mbar ? R32(ref[EXT_MBAR])[l] + (u32)i->x[X_MBAR_OFFSET] : 0;
+    a[A_LEFT] = ref[EXT_LEFT] != NOREF ? R32(ref[EXT_LEFT])[l] : 0;
+    a[A_RIGHT] = ref[EXT_RIGHT] != NOREF ? R32(ref[EXT_RIGHT])[l] : 0;
     a[A_MASK] = has_mask ? R32(ref[EXT_MASK])[l] & 0xffffu : 0xffff;
     u32 error = wrong(a, element, has_mbar);
     u32 peer = error ? 0 : wrong_cta(w, i, a, land, has_mask);
@@ -176,6 +191,20 @@ static int cluster(Warp *w, const Insn *i, u32 m) {
 }
 static int store(Warp *w, const Insn *i, u32 m) {
   return issue(w, i, m, ASYNC_BULK_STORE, read_land, 1, 0);
+}
+
+/* ext as above: nothing moves, but size and address have their rules. */
+static int prefetch(Warp *w, const Insn *i, u32 m) {
+  const s32 *ref = w->m->ext + i->ext;
+  for (u32 l = 0; l < LANES; l++) {
+    if (!lane_on(m, (int)l)) continue;
+    u64 a[A_END] = {0};
+    a[A_SRC] = R64(ref[EXT_SRC])[l] + (u64)i->imm;
+    a[A_SIZE] = R32(ref[EXT_SIZE])[l];
+    u32 error = wrong(a, 0, 0);
+    if (error) fault(w, i, l, FAULT_BULK, a[A_SRC], a[A_SIZE], error);
+  }
+  return STEP_NEXT;
 }
 
 static int commit(Warp *w, const Insn *i, u32 m) {
@@ -231,5 +260,6 @@ u64 ss_bulk_group_step(u32 committed, u32 op, u32 arg, u32 group) {
 }
 
 const OpEntry ops_bulk[] = {
-    {"bulk.load", load},     {"bulk.cluster", cluster}, {"bulk.store", store},
-    {"bulk.commit", commit}, {"bulk.wait", wait},       {0, 0}};
+    {"bulk.load", load},         {"bulk.cluster", cluster}, {"bulk.store", store},
+    {"bulk.prefetch", prefetch}, {"bulk.commit", commit},   {"bulk.wait", wait},
+    {0, 0}};

@@ -207,8 +207,7 @@ void cost_issued(Machine *m, Async *op) {
     later(&p, busy);
     spend(&p, part, (work + rate - 1) / rate);
     *busy = p;
-    if (op->kind != ASYNC_BULK_STORE && part != COST_TENSOR)
-      spend(&p, part, unit.latency);
+    if (op->kind != ASYNC_BULK_STORE) spend(&p, part, unit.latency);
   }
   *op->path = p;
   if (op->kind == ASYNC_CP || op->kind == ASYNC_BULK_STORE || op->kind == ASYNC_BULK_WRITE)
@@ -269,10 +268,8 @@ void cost_mbarrier_arrive(Machine *m, const Cta *c, u32 index) {
   if (b) later(&b->arriving, &p);
 }
 
-static void turn(Meeting *b, u64 parity) {
-  b->over[parity & 1] = b->arriving;
-  memset(&b->arriving, 0, sizeof b->arriving);
-}
+/* `arriving` goes on: no phase ends before the one before it. */
+static void turn(Meeting *b, u64 parity) { b->over[parity & 1] = b->arriving; }
 
 void cost_mbarrier_phase(Machine *m, const Cta *c, u32 index, u32 parity) {
   Meeting *b = mbarrier_at(m, c, index);

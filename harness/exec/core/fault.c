@@ -15,11 +15,19 @@ static u32 nearest(const Machine *m, u64 addr) {
   return best;
 }
 
+/* Kinds whose info is the code of one wrong among several: each is a defect of its own,
+ * also where one instruction commits them all. */
+static int coded(u32 kind) {
+  return (kind >= FAULT_MBARRIER && kind <= FAULT_SETMAXNREG) ||
+         (kind >= FAULT_TMEM_ALLOC && kind <= FAULT_TMEM_UNINIT);
+}
+
 void fault_at(Machine *m, const Insn *i, const Cta *c, u32 warp, u32 lane, u32 kind,
               u64 addr, u64 size, u64 info) {
   u32 pc = pc_of(m, i);
   for (u32 k = 0; k < m->n_faults; k++) {
-    if (m->faults[k].kind == kind && m->faults[k].pc == pc) {
+    if (m->faults[k].kind == kind && m->faults[k].pc == pc &&
+        (m->faults[k].info == info || !coded(kind))) {
       m->faults[k].count++;
       return;
     }

@@ -78,7 +78,7 @@ void start_ctas(Machine *m, int must) {
   m->held = 0;
   for (u32 s = 0; s < m->n_slots && m->next_cta < m->n_ctas; s += m->cluster_size) {
     if (m->live_ctas + m->cluster_size > m->max_ctas) {
-      m->held = 1;
+      m->held = m->max_ctas < m->n_slots;
       return;
     }
     int idle = 1;

@@ -1,5 +1,5 @@
-/* st.async and red.async: single accesses to a cluster's shared memory that complete
- * at an mbarrier (PTX ISA: st.async, red.async, their shared::cluster forms).
+/* st.async and red.async (PTX ISA): single accesses to a cluster's shared memory that
+ * complete at an mbarrier, and to global memory, which are complete when the CTA ends.
  *
  * a = address, imm = offset, b = mbarrier (row as wide as a), x[0] = space | ADDR64,
  * x[1] = bytes of an element, x[2] = offset of the mbarrier, x[3] = 0 for a store,
@@ -85,4 +85,42 @@ static int st_async(Warp *w, const Insn *i, u32 m) {
   return STEP_NEXT;
 }
 
-const OpEntry ops_st_async[] = {{"st.async", st_async}, {0, 0}};
+static void global_land(Machine *m, Async *op) {
+  u32 size = (u32)op->arg[A_SIZE], how = (u32)op->arg[A_HOW];
+  u8 *at = gmem_async(m, op->insn, op->cta, op->warp->id, op->lane, op->arg[A_AT], size,
+                      size, how ? ACCESS_ATOMIC : ACCESS_WRITE);
+  if (!at) return;
+  u64 old = 0, new = op->arg[A_DATA];
+  if (how) {
+    memcpy(&old, at, size);
+    new = atomic_word((how & 0xff) - 1, how >> 8, size == 8, old, new);
+  }
+  memcpy(at, &new, size);
+}
+
+/* As above without a barrier: one element, an address in global memory. */
+static int global_async(Warp *w, const Insn *i, u32 m) {
+  u64 addr[LANES];
+  lane_addresses(w, i, i->a, addr);
+  for (u32 left = m; left; left &= left - 1) {
+    u32 l = (u32)__builtin_ctz(left);
+    if (addr[l] >> WINDOW_SHIFT) {
+      fault(w, i, l, FAULT_ILLEGAL, addr[l], (u32)i->x[1], 0);
+      continue;
+    }
+    Async *op = async_new(w, i, ASYNC_OTHER, global_land);
+    if (!op) return STEP_STOP;
+    op->lane = l;
+    op->mask = 1u << l;
+    op->arg[A_AT] = addr[l];
+    op->arg[A_SIZE] = (u32)i->x[1];
+    op->arg[A_HOW] = (u32)i->x[3];
+    s32 ref = w->m->ext[i->ext];
+    op->arg[A_DATA] = i->x[1] == 8 ? R64(ref)[l] : R32(ref)[l];
+    async_push(w->m, op);
+  }
+  return STEP_NEXT;
+}
+
+const OpEntry ops_st_async[] = {
+    {"st.async", st_async}, {"async.global", global_async}, {0, 0}};

@@ -140,16 +140,47 @@ static u32 unknown(const Cta *c, u32 addr, u32 n) {
   return tmem_size(c, g) == n ? TMEM_OK : TMEM_OTHER_SIZE;
 }
 
-/* a = address, b = columns, x[1] = .cta_group. A pair's dealloc may wait for the peer
- * or not: round-robin it always does, which shows who relies on it not to; other
- * schedules draw it. */
+/* The pair's dealloc. The columns of both go back when the second CTA's warp comes: a
+ * kernel may so keep its own until the peer is done with its (cuDNN frontend's d512
+ * forward, whose CTAs wait for each other's last loads only). The first warp may wait
+ * for that or not: round-robin it always does, which shows who relies on it not to;
+ * other schedules draw it. Returns 0 if the warp has to wait. */
+static int dealloc_pair(Warp *w, const Insn *i, u32 m, u32 addr, u32 n) {
+  Cta *c = w->cta, *peer = tcgen05_peer(c);
+  TmemCall *mine = &c->tmem_state->dealloc, *theirs = &peer->tmem_state->dealloc;
+  int own = mine->warp == w->id + 1 && !mine->left;
+  if (own && mine->settled) {
+    memset(mine, 0, sizeof *mine);
+    return 1;
+  }
+  if (mine->warp && !own) return 0; /* an earlier one has not met the peer's yet */
+  *mine = (TmemCall){.warp = w->id + 1, .columns = n, .base = addr};
+  if (theirs->warp && !theirs->settled) {
+    if (theirs->base != addr) broken(w, i, m, addr, n, TMEM_PAIR);
+    release(c, tmem_column(addr));
+    release(peer, tmem_column(theirs->base));
+    if (theirs->left) memset(theirs, 0, sizeof *theirs);
+    theirs->settled = theirs->warp != 0;
+    memset(mine, 0, sizeof *mine);
+    return 1;
+  }
+  if (!peer->live_warps) {
+    release(c, tmem_column(addr));
+    memset(mine, 0, sizeof *mine);
+    return 1;
+  }
+  mine->left = w->m->seed && decide(w->m, 0, next_random(w->m) & 1);
+  return (int)mine->left;
+}
+
+/* a = address, b = columns, x[1] = .cta_group */
 static int dealloc(Warp *w, const Insn *i, u32 m) {
   Cta *c = w->cta;
   TmemState *s = c->tmem_state;
   u32 first = (u32)__builtin_ctz(m), group = (u32)i->x[1];
   u32 addr = R32(i->a)[first], n = R32(i->b)[first];
-  Cta *peer = group == 2 ? tcgen05_peer(c) : NULL;
-  int joined = peer && s->dealloc.warp == w->id + 1;
+  int paired = group == 2 && tcgen05_peer(c);
+  int joined = paired && s->dealloc.warp == w->id + 1 && !s->dealloc.left;
   if (!joined) {
     if (tcgen05_gather(w, i, m)) return STEP_BLOCK;
     if (s->group && s->group != group) tcgen05_group(w, i, first, group);
@@ -159,20 +190,12 @@ static int dealloc(Warp *w, const Insn *i, u32 m) {
     if (error) broken(w, i, m, addr, n, error);
     if (error == TMEM_NO_BASE) return STEP_NEXT;
   }
-  if (peer && (w->m->seed == 0 || decide(w->m, 1, next_random(w->m) & 1))) {
-    TmemCall *theirs = &peer->tmem_state->dealloc;
-    int met = meet(&s->dealloc, theirs, w, n, addr);
-    if (!met && peer->live_warps) {
-      block_on(w, BLOCK_TMEM_ALLOC, addr, 0);
-      return STEP_BLOCK;
-    }
-    if (met > 0) {
-      if (theirs->base != addr) broken(w, i, m, addr, n, TMEM_PAIR);
-      theirs->settled = 1;
-    }
+  if (!paired) {
+    release(c, tmem_column(addr));
+  } else if (!dealloc_pair(w, i, m, addr, n)) {
+    block_on(w, BLOCK_TMEM_ALLOC, addr, 0);
+    return STEP_BLOCK;
   }
-  s->dealloc.warp = s->dealloc.settled = 0;
-  release(c, tmem_column(addr));
   return STEP_NEXT;
 }
 

@@ -34,7 +34,8 @@ enum TmapError {
   TMAP_BAD_BITS,    /* bits set that no map has */
   TMAP_WRONG_DIM,   /* the instruction's dimension differs from the rank */
   TMAP_BAD_START,   /* the box starts off 16 bytes within a row */
-  TMAP_NEGATIVE     /* a store's box starts at a negative coordinate */
+  TMAP_NEGATIVE,    /* a store's box starts at a negative coordinate */
+  TMAP_ROWS         /* gather4 and scatter4 with a box of more than one row */
 };
 
 typedef struct TensorMap {
@@ -42,6 +43,7 @@ typedef struct TensorMap {
   u32 rank, type, elem; /* elem: bytes of an element */
   u32 swizzle;          /* 0 none, 1 32 B, 2 64 B, 3 128 B */
   u32 nan_fill, tf32;
+  u32 four;             /* 1: four rows, each with a coordinate of its own */
   u64 stride[TMAP_DIMS]; /* bytes; stride[0] = elem */
   u64 size[TMAP_DIMS];   /* elements */
   u32 step[TMAP_DIMS];   /* traversal stride */

@@ -21,6 +21,7 @@ typedef struct TmemCall {
   u32 columns;
   u32 base;
   u32 settled; /* the pair met: the warp may go on */
+  u32 left;    /* the warp has gone on before the pair met */
 } TmemCall;
 
 typedef struct TmemState {

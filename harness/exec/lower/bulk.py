@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from sidestream.harness.exec.lower.builder import Builder, Ref, Unsupported
-from sidestream.harness.exec.lower.checks import only
+from sidestream.harness.exec.lower.checks import only, small
 from sidestream.harness.exec.lower.logic import literal
 from sidestream.harness.ptx import ir
 
 # The order is that of the enums in core/bulk_reduce.h.
 _OPS = ("", "add", "min", "max", "inc", "dec", "and", "or", "xor")
 _TYPES = ("u32", "s32", "u64", "s64", "f16", "bf16", "f32", "f64", "b32", "b64")
+_FOUR_ROWS = ("tile::gather4", "tile::scatter4")
 _PARAM_WINDOW = 3 << 60
-_S32 = range(-(2**31), 2**31)
 
 
 def _reduction(ins: ir.Instruction) -> int:
     return _OPS.index(ins.mods["op"]) if "op" in ins.mods else 0
-
-
-def _small(offset: int) -> int:
-    if offset not in _S32:
-        raise Unsupported(f"address offset {offset}")
-    return offset
 
 
 def _address(
@@ -31,7 +25,7 @@ def _address(
     if not isinstance(operand, ir.Address):
         raise Unsupported(f"operand {name} that is not an address")
     row, offset = low.address(operand, width)
-    return row, _small(offset)
+    return row, small(offset)
 
 
 def _optional(low: Builder, ins: ir.Instruction, name: str) -> Ref | None:
@@ -52,6 +46,14 @@ def _map(low: Builder, ins: ir.Instruction) -> tuple[Ref, int, list[Ref]]:
     return row, offset, coords
 
 
+def _dimension(ins: ir.Instruction, what: str) -> int:
+    """Give the dimension, with `FOUR_ROWS` of core/tma.h where rows are named."""
+    mode = ins.mods.get("mode", "tile")
+    if mode not in ("tile", *_FOUR_ROWS):
+        raise Unsupported(f"{what} mode .{mode}")
+    return int(ins.mods["dim"][0]) | (0x100 if mode in _FOUR_ROWS else 0)
+
+
 def _load_flags(ins: ir.Instruction) -> int:
     """Give `enum LoadFlag` of core/tma.c: the group, and whose memory it may be."""
     pair = ins.mods.get("cta_group") == "cta_group::2"
@@ -64,8 +66,7 @@ def _tensor(low: Builder, ins: ir.Instruction) -> None:
         *("dim", "dst", "src", "mode", "completion", "multicast", "cache_hint", "op"),
         "cta_group",
     )
-    if ins.mods.get("mode", "tile") != "tile":
-        raise Unsupported(f"tensor copy mode .{ins.mods['mode']}")
+    dim = _dimension(ins, "tensor copy")
     row, offset, coords = _map(low, ins)
     store = ins.mods["dst"] == "global"
     shared, at = _address(low, ins, "src" if store else "dst", 32)
@@ -74,20 +75,19 @@ def _tensor(low: Builder, ins: ir.Instruction) -> None:
     low.emit(
         "tma.store" if store else "tma.load",
         ext=(row, shared, mbar, _optional(low, ins, "cta_mask"), *coords),
-        x=(int(ins.mods["dim"][0]), at, mbar_at, how),
+        x=(dim, at, mbar_at, how),
         imm=offset,
     )
 
 
 def _prefetch_tensor(low: Builder, ins: ir.Instruction) -> None:
     only(ins, "dim", "src", "level", "mode", "cache_hint")
-    if ins.mods.get("mode", "tile") != "tile":
-        raise Unsupported(f"tensor prefetch mode .{ins.mods['mode']}")
+    dim = _dimension(ins, "tensor prefetch")
     row, offset, coords = _map(low, ins)
     low.emit(
         "tma.prefetch",
         ext=(row, None, None, None, *coords),
-        x=(int(ins.mods["dim"][0]),),
+        x=(dim,),
         imm=offset,
     )
 
@@ -96,7 +96,7 @@ def _bulk(low: Builder, ins: ir.Instruction) -> None:
     only(
         ins,
         *("dst", "src", "completion", "multicast", "cache_hint", "cp_mask"),
-        *("op", "type", "noftz"),
+        *("op", "type", "noftz", "ignore_oob"),
     )
     store = ins.mods["dst"] == "global"
     wide_source = ins.mods["src"] == "global"
@@ -109,7 +109,10 @@ def _bulk(low: Builder, ins: ir.Instruction) -> None:
     kind = _TYPES.index(ins.mods["type"]) if red else 0
     low.emit(
         "bulk.store" if store else "bulk.load" if wide_source else "bulk.cluster",
-        ext=(dst, src, low.source(ins.args["size"], 32), mbar, mask),
+        ext=(
+            *(dst, src, low.source(ins.args["size"], 32), mbar, mask),
+            *(_optional(low, ins, name) for name in ("ignore_left", "ignore_right")),
+        ),
         x=(red or own, kind, mbar_at, dst_at),
         imm=src_at,
     )
@@ -117,7 +120,9 @@ def _bulk(low: Builder, ins: ir.Instruction) -> None:
 
 def _prefetch(low: Builder, ins: ir.Instruction) -> None:
     only(ins, "level", "src", "cache_hint")
-    low.emit("nop")
+    src, offset = _address(low, ins, "src", 64)
+    size = low.source(ins.args["size"], 32)
+    low.emit("bulk.prefetch", ext=(None, src, size), imm=offset)
 
 
 def _commit(low: Builder, ins: ir.Instruction) -> None:

@@ -8,6 +8,7 @@ from sidestream.harness.ptx import ir
 FTZ, SAT, RELU, NAN, XORSIGN, ABS, SATFINITE, THREE = 1, 2, 4, 8, 16, 32, 64, 256
 """Flags of floating-point operations, as in core/fbits.h."""
 
+_S32 = range(-(2**31), 2**31)
 _FLAGS = {
     "ftz": FTZ,
     "sat": SAT,
@@ -28,6 +29,17 @@ def only(ins: ir.Instruction, *allowed: str) -> None:
     for slot, spelling in ins.mods.items():
         if slot not in allowed:
             raise Unsupported(f"modifier .{spelling} ({slot})")
+
+
+def small(offset: int) -> int:
+    """Return an address offset that fits a 32-bit field.
+
+    Raises:
+        Unsupported: for one that does not.
+    """
+    if offset not in _S32:
+        raise Unsupported(f"address offset {offset}")
+    return offset
 
 
 def width(kind: str) -> int:

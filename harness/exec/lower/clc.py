@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sidestream.harness.exec.lower.builder import Builder, Unsupported
-from sidestream.harness.exec.lower.checks import only
+from sidestream.harness.exec.lower.checks import only, small
 from sidestream.harness.exec.lower.memory import ADDR64, SPACES
 from sidestream.harness.ptx import ir
 
@@ -37,7 +37,7 @@ def _try_cancel(low: Builder, ins: ir.Instruction) -> None:
         b=mbar,
         x=(
             SPACES[space] | (0 if space else ADDR64),
-            mbar_offset,
+            small(mbar_offset),
             int("multicast" in ins.mods),
         ),
         imm=offset,

@@ -7,7 +7,7 @@ cp.async.mbarrier.arrive.
 from __future__ import annotations
 
 from sidestream.harness.exec.lower.builder import Builder, Unsupported
-from sidestream.harness.exec.lower.checks import only
+from sidestream.harness.exec.lower.checks import only, small
 from sidestream.harness.exec.lower.memory import place
 from sidestream.harness.ptx import ir
 
@@ -34,7 +34,12 @@ def _copy(low: Builder, ins: ir.Instruction) -> None:
         imm=offset,
         b=source,
         c=c,
-        x=(where, _literal(ins.args["size"]), int(ignore is not None), source_offset),
+        x=(
+            where,
+            _literal(ins.args["size"]),
+            int(ignore is not None),
+            small(source_offset),
+        ),
     )
 
 

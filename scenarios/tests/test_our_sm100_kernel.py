@@ -1,0 +1,108 @@
+"""Our SM100 kernel: part of the catalogue, a trace, and one call under many schedules.
+
+The whole catalogue takes minutes, most of them in the compiler:
+
+    sidestream check --arch sm_100a --kernel sm100 --scenario all
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from sidestream.harness.checks import determinism, execution
+from sidestream.harness.exec.machine import Options
+from sidestream.harness.finding import Verdict
+from sidestream.harness.run.case import Bench, CaseRun, run_case
+from sidestream.harness.run.phases import Phases
+from sidestream.harness.run.settings import Settings
+from sidestream.scenarios import catalogue, trace
+from sidestream.scenarios.core import CORE_TAG
+from sidestream.scenarios.scenario import Scenario
+
+CORE = [scenario.name for scenario in catalogue.with_tags(CORE_TAG)]
+OTHERS = ("d128-fp16", "sinks-window", "window-keyless-rows", "negative-scale")
+"""One compilation each: a wide head, and what the core declaration leaves out."""
+
+STEPS = 12
+SEEDS = range(1, 21)
+
+UNEQUAL = Scenario(
+    name="unequal",
+    description="eight sequences of very unequal lengths, some without tokens",
+    dtype="bfloat16",
+    head_dim=128,
+    heads_q=2,
+    heads_kv=1,
+    causal="bottom_right",
+    lse="token_major",
+    lengths_q=(300, 1, 0, 129, 64, 0, 17, 128),
+    lengths_kv=(300, 1, 40, 129, 257, 0, 3, 0),
+)
+
+
+def make_bench():
+    return Bench(settings=Settings(arch="sm_100a", kernel="sm100"))
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return make_bench()
+
+
+def require_clean(bench, scenario):
+    outcome = run_case(bench, scenario)
+    lines = [f"{f.kind}: {f.message}\n  {f.replay}" for f in outcome.findings]
+    lines += [f"not judged: {entry.reason}" for entry in outcome.incomplete]
+    assert outcome.case.verdict is Verdict.CLEAN, "\n".join(lines)
+    return outcome.case
+
+
+@pytest.mark.parametrize("name", [*CORE, *OTHERS])
+def test_scenarios(bench, name):
+    require_clean(bench, catalogue.by_name(name))
+
+
+def test_the_steps_of_a_trace_share_one_compilation():
+    bench = make_bench()
+    steps = list(trace.steps(trace.excerpt("conv"), limit=STEPS))
+    cases = [require_clean(bench, step.scenario()) for step in steps]
+    assert sum(case.compiles for case in cases) <= 1
+    assert len({step.totals for step in steps}) > STEPS // 2
+
+
+class ManySchedules(CaseRun):
+    """One call under round-robin and then under every seed, the strictest order."""
+
+    def _execute(self, call, prepared, log, stream):
+        for seed in (0, *SEEDS):
+            options = Options(
+                seed=seed,
+                sms=self.settings.sms,
+                max_smem=self.bench.device().chip.smem_per_block,
+                tensor_memory_check=True,
+                isa_order=True,
+            )
+            self.runs.append(
+                call.execute(
+                    prepared,
+                    label=f"seed {seed}",
+                    pattern="random",
+                    options=lambda options=options: options,
+                )
+            )
+        kernel = self.settings.kernel
+        return [
+            execution.check(self.runs, kernel=kernel),
+            determinism.check(self.runs, rows=self.rows, kernel=kernel),
+        ]
+
+
+@pytest.mark.parametrize("heads_kv", [1, 2])
+def test_twenty_schedules_give_the_same_bits(bench, heads_kv):
+    scenario = replace(UNEQUAL, heads_kv=heads_kv)
+    run = ManySchedules(bench, scenario, Phases(origin=bench.origin, track="main"))
+    outcome = run.run()
+    assert len(run.runs) == len(SEEDS) + 1
+    assert all(call.finished for call in run.runs)
+    assert not outcome.findings, outcome.findings[0].message
+    assert outcome.case.verdict is Verdict.CLEAN
