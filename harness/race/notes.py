@@ -58,6 +58,8 @@ def _default(op: str, table: dict[str, int] | dict[str, str]) -> int | str | Non
 
 def _fence(ins: ir.Instruction) -> int:
     if ins.op == "fence.proxy":
+        if ins.mods.get("proxy") == "async::generic":
+            return _ASYNC_SHARED
         if ins.mods.get("proxy") != "async":
             return _NO_FENCE
         space = ins.mods.get("space", "")
@@ -68,7 +70,7 @@ def _fence(ins: ir.Instruction) -> int:
         return _TENSOR_BEFORE
     if ins.op == "fence.mbarrier_init":
         return _INIT
-    return _MEMORY if ins.op == "fence" else _NO_FENCE
+    return _MEMORY if ins.op in ("fence", "fence.sync_restrict") else _NO_FENCE
 
 
 def notes_of(program: Program) -> NDArray[np.void]:

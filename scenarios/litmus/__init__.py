@@ -9,6 +9,7 @@ from sidestream.scenarios.litmus import (
     bulk_copy,
     cluster,
     global_memory,
+    launch_control,
     mbarrier,
     named_barrier,
     protocols,
@@ -35,6 +36,7 @@ _FILES = (
     cluster,
     global_memory,
     tensor_allocation,
+    launch_control,
     protocols,
 )
 

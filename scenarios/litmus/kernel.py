@@ -71,19 +71,21 @@ def text_of(twin: Twin, *, sound: bool) -> str:
         f".version 9.0\n.target {TARGET}\n.address_size 64",
         f".visible .entry litmus(.param .u64 g, .param .align 64 .b8 m[{MAP_BYTES}])",
         "{\n" + _REGISTERS + (_IN_CLUSTER if twin.cluster > 1 else _IN_GRID),
-        _prologue(twin),
+        _prologue(twin).replace("<op>", op),
     ]
     for cta, warps in enumerate(
         (twin.warps, twin.peers) if twin.peers else (twin.warps,)
     ):
         for warp, statements in enumerate(warps):
-            lines += _turn(cta if twin.peers else None, warp, statements)
+            lines += _turn(
+                cta if twin.peers else None, warp, statements.replace("<op>", op)
+            )
     lines.append("DONE:")
     if twin.tensor:
         lines.append(_free(twin))
     elif twin.cluster > 1:
         lines.append(_JOIN)  # nobody leaves while the others may still use it
-    return "\n".join([*lines, "ret;\n}\n"]).replace("<op>", op)
+    return "\n".join([*lines, "ret;\n}\n"])
 
 
 def threads_of(twin: Twin) -> int:

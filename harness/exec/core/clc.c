@@ -9,6 +9,7 @@
 #include "access.h"
 #include "dependent.h"
 #include "mbarrier.h"
+#include "observer.h"
 #include "schedule.h"
 
 #define RESPONSE 0xc1c05e5eu
@@ -32,6 +33,7 @@ static void respond(Machine *m, const Async *op, u32 rank, const u32 *words) {
     return;
   }
   u8 *p = smem_ptr(op->cta, to | addr, RESPONSE_BYTES); /* checked when issued */
+  OBSERVE(m, engine, op, SPACE_CLUSTER, to | addr, RESPONSE_BYTES, ACCESS_WRITE);
   if (p) memcpy(p, words, RESPONSE_BYTES);
   mbarrier_complete_tx(m, op->insn, op->cta, to | mbar, RESPONSE_BYTES);
 }
