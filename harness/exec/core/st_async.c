@@ -90,6 +90,7 @@ static void global_land(Machine *m, Async *op) {
   u8 *at = gmem_async(m, op->insn, op->cta, op->warp->id, op->lane, op->arg[A_AT], size,
                       size, how ? ACCESS_ATOMIC : ACCESS_WRITE);
   if (!at) return;
+  OBSERVE(m, engine, op, SPACE_GLOBAL, op->arg[A_AT], size, how ? ACCESS_ATOMIC : ACCESS_WRITE);
   u64 old = 0, new = op->arg[A_DATA];
   if (how) {
     memcpy(&old, at, size);
