@@ -1,8 +1,8 @@
 """Public bugs of kernels, rebuilt small, each with its fixed twin.
 
-    for bug in KERNEL_BUGS:
-        bug.kernel(False)   # the roles, rings and phases that made the bug
-        bug.kernel(True)    # the same, put right
+for bug in KERNEL_BUGS:
+    bug.kernel(fixed=False)   # the roles, rings and phases that made the bug
+    bug.kernel(fixed=True)    # the same, put right
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ _RANGES, _TILES = 2, 3
 _EXPECT = "mbarrier.arrive.expect_tx.shared.b64"
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     producer = consumer = ""
     for number in range(_RANGES):
         for tile in range(_TILES):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from sidestream.scenarios.bugs.kernels.kernel_bug import Kernel, KernelBug
-from sidestream.scenarios.bugs.kernels.parts import PROXY
-from sidestream.scenarios.litmus.statements import expect, wait
+from sidestream.scenarios.bugs.kernels.parts import PROXY, wait_lap
+from sidestream.scenarios.litmus.statements import expect
 from sidestream.scenarios.litmus.twin import smem
 
 _CTAS = 14
 _TRY = (
-    "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128"
+    "clusterlaunchcontrol.try_cancel.async"
+    ".shared::cta.mbarrier::complete_tx::bytes.b128"
 )
 _WORD = "ld.shared.b32"
 _QUERY = "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128"
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     credit = "bar.warp.sync -1;\n@%one mbarrier.arrive{}.shared.b64 _, [%bar+8];\n"
     decode = "ld.shared.v4.b32 {%r2, %r3, %r4, %r5}, [%x];\n"
     words = "".join(f"{_WORD} %r{2 + k}, [%x+{4 * k}];\n" for k in range(4))
@@ -23,7 +24,7 @@ def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
         # %r8: parity of the response; %r9: whether there was one.
         "mov.u32 %r8, 0;\n"
         "$NEXT:\n"
-        + wait("%r8")  # type: ignore[arg-type]
+        + wait_lap("%r8")
         + (
             decode + PROXY + credit.format("")
             if fixed
@@ -38,15 +39,17 @@ def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
     )
     scheduler = (
         "mov.u32 %r8, 0;\n"
-        "$NEXT:\n@%one " + expect(16) + f"@%one {_TRY} [%x], [%bar];\n"
+        "$NEXT:\n@%one "
+        + expect(16)
+        + f"@%one {_TRY} [%x], [%bar];\n"
         # The response is known here too, to stop asking once it fails.
-        + wait("%r8")  # type: ignore[arg-type]
+        + wait_lap("%r8")
         + "ld.shared.v2.b64 {%rd0, %rd1}, [%x];\n"
         "{\n.reg .b128 %answer;\nmov.b128 %answer, {%rd0, %rd1};\n"
         f"{_QUERY} %p4, %answer;\n}}\n"
         + PROXY
         + "bar.warp.sync -1;\n"
-        + wait("%r8", "%bar+8")  # type: ignore[arg-type]
+        + wait_lap("%r8", "%bar+8")
         + "xor.b32 %r8, %r8, 1;\n@%p4 bra $NEXT;\n"
     )
     return Kernel(warps=(scheduler, reader), bars=(1, 1), ctas=_CTAS)

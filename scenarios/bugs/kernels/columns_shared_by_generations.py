@@ -49,13 +49,12 @@ def _reduce(generation: int) -> str:
     )
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     generations = range(_GENERATIONS)
     return Kernel(
         warps=(
             "".join(_reduce(generation) for generation in generations),
-            fill_operands()
-            + "".join(_multiply(g, fixed=fixed) for g in generations),
+            fill_operands() + "".join(_multiply(g, fixed=fixed) for g in generations),
         ),
         bars=(1,) * (2 * _SLOTS),
         tensor=32,

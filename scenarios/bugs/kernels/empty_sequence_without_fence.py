@@ -8,7 +8,7 @@ from sidestream.scenarios.litmus.statements import bulk_store, lead
 from sidestream.scenarios.litmus.twin import proxy
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     # One CTA a sequence; its number of chunks lies in global memory.
     state = (
         "mad.lo.u32 %r10, %tid, 4, %x;\n"
@@ -21,9 +21,8 @@ def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
         "sub.u32 %r2, %r2, 1;\nbra $CHUNK;\n"
         "$WRITE:\n" + (PROXY if fixed else "") + "bar.sync 0;\n"
     )
-    write = (
-        "mad.wide.u32 %rd0, %rank, 256, %g;\nadd.u64 %rd0, %rd0, 1024;\n"
-        + lead(bulk_store(to="%rd0") + SENT)
+    write = "mad.wide.u32 %rd0, %rank, 256, %g;\nadd.u64 %rd0, %rd0, 1024;\n" + lead(
+        bulk_store(to="%rd0") + SENT
     )
     return Kernel(warps=(state + write, state), ctas=2, memory=(2, 0))
 
@@ -36,5 +35,6 @@ EMPTY_SEQUENCE_WITHOUT_FENCE = KernelBug(
     "the proxy fence is in the loop over chunks, which an empty sequence never enters.",
     fix="the fence stands before the barrier in front of the copy.",
     kernel=_kernel,
+    spared=(2, 1),
     found=proxy("st.shared.b32", STORED),
 )

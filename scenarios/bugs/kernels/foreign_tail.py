@@ -24,12 +24,10 @@ def _lap(tile: int) -> int:
 
 def _tail(tile: int) -> str:
     """Wait until every stage is free, from the state of a producer at `tile`."""
-    return "".join(
-        wait(_lap(k) ^ 1, _empty(k)) for k in range(tile, tile + _STAGES)
-    )
+    return "".join(wait(_lap(k) ^ 1, _empty(k)) for k in range(tile, tile + _STAGES))
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     producer = store = ""
     for tile in range(_TILES):
         stage = 256 * (tile % _STAGES)

@@ -39,10 +39,8 @@ def _warp(half: int, *, fixed: bool) -> str:
     )
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
-    return Kernel(
-        warps=tuple(_warp(warp // 2, fixed=fixed) for warp in range(_WARPS))
-    )
+def _kernel(*, fixed: bool) -> Kernel:
+    return Kernel(warps=tuple(_warp(warp // 2, fixed=fixed) for warp in range(_WARPS)))
 
 
 HALF_COVERED_BARRIER = KernelBug(

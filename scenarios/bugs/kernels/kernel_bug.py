@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from sidestream.harness.exec.schedule import Schedule
 from sidestream.scenarios.litmus.kernel import text_of
@@ -12,9 +12,7 @@ from sidestream.scenarios.litmus.twin import PROFILES, Found, Twin
 IN_TURN = Schedule()
 FEW = (IN_TURN, *(Schedule(policy="random", seed=seed) for seed in (1, 2, 3)))
 """Enough for a race, which any run shows."""
-MANY = FEW + tuple(
-    Schedule(policy="pct", seed=seed, depth=3) for seed in range(1, 13)
-)
+MANY = FEW + tuple(Schedule(policy="pct", seed=seed, depth=3) for seed in range(1, 13))
 """For what only some orders show: warps fall behind the others."""
 
 
@@ -62,6 +60,13 @@ class Kernel:
         return text_of(twin, sound=True)
 
 
+class Build(Protocol):
+    """Makes the kernel of a bug."""
+
+    def __call__(self, *, fixed: bool) -> Kernel:
+        """Return the kernel with the fix, or without."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class KernelBug:
     """A public bug rebuilt, with its fixed twin.
@@ -78,6 +83,8 @@ class KernelBug:
             schedule that shows the bug.
         also: Further findings that the same mistake may lead to.
         schedules: Under which it is run.
+        spared: Words of global memory with which the bug does not show, by any
+            schedule; empty if it does not depend on them.
         always: Whether every one of these schedules shows it, or only some.
         profiles: That find it.
         relaxed: Relaxation that is counted instead under the other ones, or "".
@@ -88,10 +95,11 @@ class KernelBug:
     bug_class: str
     wrong: str
     fix: str
-    kernel: Callable[[bool], Kernel]
+    kernel: Build
     found: tuple[Found, ...]
     also: tuple[Found, ...] = ()
     schedules: tuple[Schedule, ...] = field(default=FEW)
+    spared: tuple[int, ...] = ()
     always: bool = True
     profiles: tuple[str, ...] = PROFILES
     relaxed: str = ""

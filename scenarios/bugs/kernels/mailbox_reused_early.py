@@ -25,7 +25,7 @@ def _reader(reader: int, tile: int, *, fixed: bool) -> str:
     )
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     tiles = range(_TILES)
     readers = tuple(
         "".join(_reader(reader, tile, fixed=fixed) for tile in tiles)

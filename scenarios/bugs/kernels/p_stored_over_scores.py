@@ -43,10 +43,11 @@ def _softmax(group: int, tile: int, *, fixed: bool) -> str:
     )
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     tiles = range(_TILES)
     multiply = fill_operands() + "".join(
-        (wait((tile - 1) & 1, "%bar+8") + AFTER if tile else "") + product("%tm", "%bar")
+        (wait((tile - 1) & 1, "%bar+8") + AFTER if tile else "")
+        + product("%tm", "%bar")
         for tile in tiles
     )
     # Warps 0 and 4 see the same lanes.

@@ -22,12 +22,16 @@ def arrive(bar: str) -> str:
     return f"bar.warp.sync -1;\n@%one mbarrier.arrive.shared.b64 _, [{bar}];\n"
 
 
+def wait_lap(register: str, bar: str = "%bar") -> str:
+    """Wait for the phase whose parity a register holds."""
+    label = f"$LAP{next(_numbers)}"
+    return f"{label}: {TRY} %p0, [{bar}], {register};\n@!%p0 bra {label};\n"
+
+
 def only_if(register: str, statements: str) -> str:
     """Statements that the warp executes if a uniform register is not 0."""
     label = f"$SKIP{next(_numbers)}"
-    return (
-        f"setp.eq.u32 %p3, {register}, 0;\n@%p3 bra {label};\n{statements}{label}:\n"
-    )
+    return f"setp.eq.u32 %p3, {register}, 0;\n@%p3 bra {label};\n{statements}{label}:\n"
 
 
 def fill_operands() -> str:

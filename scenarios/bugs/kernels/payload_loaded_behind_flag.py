@@ -14,7 +14,7 @@ from sidestream.scenarios.litmus.statements import (
 from sidestream.scenarios.litmus.twin import proxy
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     # The two ranks are two CTAs: what matters is the scope of flag and payload.
     producer = (
         "st.global.v2.b32 [%rd1], {%lane, %lane};\n"

@@ -35,7 +35,7 @@ def _receive(tile: int, *, fixed: bool) -> str:
     )
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     tiles = range(_TILES)
     return Kernel(
         warps=("".join(_send(tile, fixed=fixed) for tile in tiles),),
@@ -53,10 +53,10 @@ PAYLOAD_OF_ONE_TRANSACTION = KernelBug(
     name="payload-of-one-transaction",
     issue="NVIDIA/cudnn-frontend#717",
     bug_class="scheduler",
-    wrong="a persistent scheduler sends a tile to the CTAs of its cluster as four words; "
-    "where the mbarrier counts one of them only, the others may come later, and the "
-    "tile is torn.",
-    fix="every word completes its own bytes at the receiver's mbarrier, which expects 16.",
+    wrong="a persistent scheduler sends a tile to the CTAs of its cluster as four "
+    "words. Where the mbarrier counts only one of them, the others may come later, and "
+    "the tile is torn.",
+    fix="every word completes its bytes at the receiver's mbarrier, which expects 16.",
     kernel=_kernel,
     found=dsmem(_PLAIN, _LD),
 )

@@ -25,7 +25,7 @@ def _reduce() -> str:
     )
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     row = (
         "mov.u32 %r2, %tid;\n"
         + _reduce()

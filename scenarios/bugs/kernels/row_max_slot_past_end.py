@@ -13,7 +13,7 @@ _SCALES = 2 * _STAGES * _ROWS * 4
 """Bytes of the scale buffer: a row sum and a row maximum for each stage."""
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     maxima = (_STAGES if fixed else 2) * _ROWS * 4
     # Softmax: row sums, then row maxima that the log-sum-exp needs.
     softmax = (

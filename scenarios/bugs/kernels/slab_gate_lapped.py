@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from sidestream.scenarios.bugs.kernels.kernel_bug import MANY, Kernel, KernelBug
-from sidestream.scenarios.bugs.kernels.parts import PROXY, SENT, TRY, arrive, only_if
+from sidestream.scenarios.bugs.kernels.parts import (
+    PROXY,
+    SENT,
+    TRY,
+    arrive,
+    only_if,
+    wait_lap,
+)
 from sidestream.scenarios.litmus.statements import (
     bulk_load,
     bulk_store,
@@ -16,12 +23,8 @@ from sidestream.scenarios.litmus.twin import fault
 _LENGTHS = (1, 0, 0, 0, 1)
 """KV tiles of each sequence: a run of empty ones between two that are not."""
 _GATE, _Q_FULL, _O_FULL, _BACK = "%bar", "%bar+8", "%bar+16", "%bar+24"
-_LIVE = "xor.b32 %r8, %r8, 1;\n"
-
-
-def _waited(bar: str) -> str:
-    """Wait for the phase of the next tile that is not empty; `%r8` is its parity."""
-    return wait("%r8", bar)  # type: ignore[arg-type]
+_NEXT = "xor.b32 %r8, %r8, 1;\n"
+"""`%r8` is the parity of the next tile that is not empty, at full barriers."""
 
 
 def _roles(tile: int, *, fixed: bool) -> tuple[str, str, str]:
@@ -32,27 +35,29 @@ def _roles(tile: int, *, fixed: bool) -> tuple[str, str, str]:
     if tile:
         # O of the tile before has left the slab.
         load += wait(last, _GATE) + (arrive(_BACK) if fixed else "")
-    load += only_if("%r4", lead(expect(128, _Q_FULL) + bulk_load(size=128, bar=_Q_FULL)))
+    load += only_if(
+        "%r4", lead(expect(128, _Q_FULL) + bulk_load(size=128, bar=_Q_FULL))
+    )
     compute = length + only_if(
         "%r4",
-        _waited(_Q_FULL)
+        wait_lap("%r8", _Q_FULL)
         + "ld.shared.b32 %r2, [%xl];\nadd.u32 %r2, %r2, 1;\n"
         + f"st.shared.b32 [%xl], %r2;\n{PROXY}"
         + arrive(_O_FULL)
-        + _LIVE,
+        + _NEXT,
     )
     store = length + only_if(
         "%r4",
-        _waited(_O_FULL)
+        wait_lap("%r8", _O_FULL)
         + lead(bulk_store(size=128, to=f"%g+{1024 + 128 * tile}") + SENT)
-        + _LIVE,
+        + _NEXT,
     )
     if tile and fixed:
         store += wait(last, _BACK)
     return load, compute, store + arrive(_GATE)
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     roles = [_roles(tile, fixed=fixed) for tile in range(len(_LENGTHS))]
     return Kernel(
         warps=tuple(
@@ -72,6 +77,7 @@ SLAB_GATE_LAPPED = KernelBug(
     "load warp waits for a parity that has come and gone.",
     fix="the load warp answers each gate, and the store warp waits for the answer.",
     kernel=_kernel,
+    spared=(1,) * len(_LENGTHS),
     found=fault("deadlock", "progress", TRY),
     schedules=MANY,
 )

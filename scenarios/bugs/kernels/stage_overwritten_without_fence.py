@@ -38,7 +38,7 @@ def _amax(tile: int, *, fixed: bool) -> str:
     )
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     tiles = range(_TILES)
     return Kernel(
         warps=(

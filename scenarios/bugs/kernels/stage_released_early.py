@@ -28,9 +28,10 @@ def _epilogue(tile: int, *, fixed: bool) -> str:
     )
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     multiply = fill_operands() + "".join(
-        (wait((tile - 1) & 1, "%bar+8") + AFTER if tile else "") + product("%tm", "%bar")
+        (wait((tile - 1) & 1, "%bar+8") + AFTER if tile else "")
+        + product("%tm", "%bar")
         for tile in range(_TILES)
     )
     epilogue = "".join(_epilogue(tile, fixed=fixed) for tile in range(_TILES))

@@ -29,7 +29,7 @@ def _state(chunk: int, *, fixed: bool) -> str:
     )
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     multiply = fill_operands() + "".join(
         (wait((chunk - 1) & 1, "%bar+8") + AFTER if chunk else "")
         + product("%tm", "%bar")

@@ -36,7 +36,7 @@ def _correction(tile: int) -> str:
     )
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     tiles = range(_TILES)
     softmax = "mov.u32 %r2, 0;\nmov.u32 %r3, 0;\n" + "".join(
         _softmax(tile, fixed=fixed) for tile in tiles
@@ -52,8 +52,9 @@ STATISTICS_PUBLISHED_UNWAITED = KernelBug(
     name="statistics-published-unwaited",
     issue="NVIDIA/cutlass#3653",
     bug_class="tmem",
-    wrong="softmax stores maximum and sum of a row to tensor memory and arrives for the "
-    "correction warps without tcgen05.wait::st: the arrival does not cover the store.",
+    wrong="softmax stores maximum and sum of a row to tensor memory and arrives for "
+    "the correction warps without tcgen05.wait::st: the arrival does not cover the "
+    "store.",
     fix="tcgen05.wait::st before the arrival.",
     kernel=_kernel,
     found=(*tmem(_ST, _LD, "T5"), *tmem(_ST, _ST, "T5")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidestream.scenarios.bugs.kernels.kernel_bug import MANY, Kernel, KernelBug
-from sidestream.scenarios.bugs.kernels.parts import TRY, arrive, only_if
+from sidestream.scenarios.bugs.kernels.parts import TRY, arrive, only_if, wait_lap
 from sidestream.scenarios.litmus.statements import wait
 from sidestream.scenarios.litmus.twin import fault, smem
 
@@ -39,10 +39,7 @@ def _softmax(group: int, unit: int, *, fixed: bool) -> str:
 
 def _multiply(unit: int) -> str:
     """The products of both groups into their slots, once both have their P."""
-    both = "".join(
-        wait("%r8", _p_ready(group))  # type: ignore[arg-type]
-        for group in (0, 1)
-    )
+    both = "".join(wait_lap("%r8", _p_ready(group)) for group in (0, 1))
     slots = "".join(
         f"st.shared.b32 [%xl+{2048 * group}], 1;\n" + arrive(_full(group))
         for group in (0, 1)
@@ -62,7 +59,7 @@ def _epilogue(unit: int) -> str:
     )
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     units = range(len(_UNITS))
     return Kernel(
         warps=(
@@ -80,10 +77,10 @@ WAIT_ON_OTHER_SLOT = KernelBug(
     name="wait-on-other-slot",
     issue="NVIDIA/cudnn-frontend#1532",
     bug_class="mbarrier/deadlock",
-    wrong="both softmax warpgroups wait until O slot 0 is free. In a unit with keys the "
-    "MMA warp keeps them together; in an empty one nothing of warpgroup 1 is needed to "
-    "free slot 0 again, so a late warpgroup 1 finds the next phase complete and waits "
-    "for ever.",
+    wrong="both softmax warpgroups wait until O slot 0 is free. In a unit with keys "
+    "the MMA warp keeps them together; in an empty one nothing of warpgroup 1 is "
+    "needed to free slot 0 again, so a late warpgroup 1 finds the next phase complete "
+    "and waits for ever.",
     fix="each warpgroup waits for its own slot.",
     kernel=_kernel,
     found=fault("deadlock", "progress", TRY),

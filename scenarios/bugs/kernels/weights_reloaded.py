@@ -20,11 +20,12 @@ def _tile(tile: int, *, fixed: bool) -> str:
         "st.shared.b32 [%r10+1024], %r3;\n"
         "bar.warp.sync -1;\n"
         "ld.shared.b32 %r4, [%r12+1024];\n"
-        "add.u32 %r5, %r5, %r4;\n" + ("bar.sync 0;\n" if fixed else "bar.warp.sync -1;\n")
+        "add.u32 %r5, %r5, %r4;\n"
+        + ("bar.sync 0;\n" if fixed else "bar.warp.sync -1;\n")
     )
 
 
-def _kernel(fixed: bool) -> Kernel:  # noqa: FBT001
+def _kernel(*, fixed: bool) -> Kernel:
     warp = (
         "mad.wide.u32 %gl, %tid, 4, %g;\nmov.u32 %r5, 0;\n"
         "mad.lo.u32 %r10, %tid, 4, %x;\n"
