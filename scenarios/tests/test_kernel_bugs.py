@@ -16,8 +16,8 @@ from sidestream.scenarios.litmus.twin import PROFILES
 BUDGET = 200_000
 CLASSES = {"smem-race", "async-proxy", "mbarrier/deadlock", "tmem", "scheduler"}
 MISSED = {
-    "payload-loaded-behind-flag": "the detector keeps no proxy fences of knowledge that "
-    "comes from another cluster through global memory"
+    "payload-loaded-behind-flag": "the detector keeps no proxy fences of what is known "
+    "of another cluster through global memory"
 }
 """Bugs that the detector does not tell of yet, and why."""
 all_bugs = pytest.mark.parametrize("bug", KERNEL_BUGS, ids=lambda bug: bug.name)
