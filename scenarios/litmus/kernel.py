@@ -61,6 +61,14 @@ shr.u32 %r0, %y, 4;
 cvt.u64.u32 %bd, %r0;
 or.b64 %bd, %bd, 0x0000401000080000;
 """
+# The first 32 columns, as far as there are warps for their lanes.
+_FILL = f"""setp.gt.u32 %turn, %warp, 3;
+@%turn bra FILLED;
+mov.u32 %r2, 0;
+tcgen05.st.sync.aligned.32x32b.x32.b32 [%tq], {{{", ".join(["%r2"] * 32)}}};
+tcgen05.wait::st.sync.aligned;
+FILLED:
+"""
 _JOIN = "barrier.cluster.arrive;\nbarrier.cluster.wait;\n"
 
 
@@ -122,7 +130,8 @@ def _prologue(twin: Twin) -> str:
         text += _JOIN if twin.cluster > 1 else "bar.sync 0;\n"
     if twin.tensor:
         text += "ld.shared.b32 %tm, [%slot];\nand.b32 %tq, %warp, 3;\n"
-        text += "shl.b32 %tq, %tq, 21;\nadd.u32 %tq, %tq, %tm;\n"
+        text += "shl.b32 %tq, %tq, 21;\nadd.u32 %tq, %tq, %tm;\n" + _FILL
+        text += _JOIN if twin.cluster > 1 else "bar.sync 0;\n"
     return text + twin.setup
 
 

@@ -50,9 +50,9 @@ def bulk_store(source: str = "%x", size: int = 256, to: str = "%g") -> str:
 
 
 def mma(to: str = "%tm", a: str = "%ad", b: str = "%bd") -> str:
-    """A product into 16 columns of all lanes, added to what is there."""
+    """A product into 16 columns of all lanes, instead of what is there."""
     return (
-        "setp.eq.u32 %p2, %lane, %lane;\n"
+        "setp.ne.u32 %p2, %lane, %lane;\n"
         f"tcgen05.mma.cta_group::1.kind::f16 [{to}], {a}, {b}, %idesc, %p2;\n"
     )
 
