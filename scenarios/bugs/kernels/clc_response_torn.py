@@ -1,4 +1,4 @@
-"""NVIDIA/cudnn-frontend#610: a response is read in parts and credited too early."""
+"""NVIDIA/cudnn-frontend#610: a response is read in parts, for a relaxed credit."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ _WORD = "ld.shared.b32"
 _QUERY = "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128"
 
 
-def _kernel(*, fixed: bool) -> Kernel:
+def _decode(*, fixed: bool) -> str:
+    """The response into `%r2-5`, and the credit for the next one."""
     credit = "bar.warp.sync -1;\n@%one mbarrier.arrive{}.shared.b64 _, [%bar+8];\n"
-    decode = "ld.shared.v4.b32 {%r2, %r3, %r4, %r5}, [%x];\n"
-    words = "".join(f"{_WORD} %r{2 + k}, [%x+{4 * k}];\n" for k in range(4))
+    if fixed:
+        whole = "ld.shared.v4.b32 {%r2, %r3, %r4, %r5}, [%x];\n"
+        return whole + PROXY + credit.format("")
+    # Success, x and y of the CTA; the grid has no more dimensions.
+    words = "".join(f"{_WORD} %r{2 + k}, [%x+{4 * k}];\n" for k in range(3))
+    return words + "mov.u32 %r5, 0;\n" + credit.format(".relaxed.cta")
+
+
+def _kernel(*, fixed: bool) -> Kernel:
     reader = (
-        # %r8: parity of the response; %r9: whether there was one.
-        "mov.u32 %r8, 0;\n"
+        "mov.u32 %r8, 0;\n"  # parity of the response
         "$NEXT:\n"
         + wait_lap("%r8")
-        + (
-            decode + PROXY + credit.format("")
-            if fixed
-            else words[: words.index("\n") + 1]
-            + credit.format(".relaxed.cta")
-            + words[words.index("\n") + 1 :]
-        )
+        + _decode(fixed=fixed)
         + "mov.b64 %rd0, {%r2, %r3};\nmov.b64 %rd1, {%r4, %r5};\n"
         "{\n.reg .b128 %answer;\nmov.b128 %answer, {%rd0, %rd1};\n"
         f"{_QUERY} %p4, %answer;\n}}\n"
@@ -59,8 +60,9 @@ CLC_RESPONSE_TORN = KernelBug(
     name="clc-response-torn",
     issue="NVIDIA/cudnn-frontend#610",
     bug_class="scheduler",
-    wrong="a reader decodes the 16 bytes of a response by several loads and gives its "
-    "credit, relaxed, before the last: the next response may land between them.",
+    wrong="a reader decodes the 16 bytes of a response by three loads and gives a "
+    "relaxed credit for them: nothing orders the loads before the next response, which "
+    "may land between them.",
     fix="one 16-byte load, the proxy fence, then a credit that releases.",
     kernel=_kernel,
     found=smem(_WORD, _TRY),
