@@ -21,7 +21,7 @@ from sidestream.harness.errors import (
     UsageError,
 )
 
-USAGE, INCOMPLETE = 2, 3
+USAGE, INCOMPLETE, INTERRUPTED = 2, 3, 130
 DEFAULT_OUT = Path("sidestream-out")
 
 app = typer.Typer(
@@ -338,6 +338,8 @@ def main() -> None:
     gc.set_threshold(50_000, 20, 50)
     try:
         app()
+    except KeyboardInterrupt:  # before a command has anything to report
+        raise SystemExit(INTERRUPTED) from None
     except (UsageError, ContractError) as error:
         print(f"sidestream: {error}", file=sys.stderr)
         raise SystemExit(USAGE) from error
