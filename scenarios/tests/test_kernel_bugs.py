@@ -8,6 +8,7 @@ import pytest
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.vgpu import run_launch
 from sidestream.harness.exec.machine import Options
+from sidestream.harness.exec.schedule import Schedule
 from sidestream.harness.launch import Launch
 from sidestream.scenarios.bugs.kernels import KERNEL_BUGS
 from sidestream.scenarios.litmus.kernel import GLOBAL_BYTES, map_of
@@ -15,11 +16,6 @@ from sidestream.scenarios.litmus.twin import PROFILES
 
 BUDGET = 200_000
 CLASSES = {"smem-race", "async-proxy", "mbarrier/deadlock", "tmem", "scheduler"}
-MISSED = {
-    "payload-loaded-behind-flag": "the detector keeps no proxy fences of what is known "
-    "of another cluster through global memory"
-}
-"""Bugs that the detector does not tell of yet, and why."""
 all_bugs = pytest.mark.parametrize("bug", KERNEL_BUGS, ids=lambda bug: bug.name)
 
 
@@ -46,7 +42,7 @@ def outcomes_of(bug, *, fixed, profile, words=()):
         held = words or kernel.memory
         buffer.data[:] = 0
         buffer.data.view(np.uint32)[: len(held)] = held
-        options = Options(budget=BUDGET).scheduled(schedule)
+        options = Options(budget=BUDGET).scheduled(Schedule.parse(schedule))
         outcome = run_launch(launch, table, options, profile=profile)
         assert outcome.incomplete == (), (schedule, outcome)
         yield schedule, outcome
@@ -65,19 +61,7 @@ def expected(found):
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize(
-    "bug",
-    [
-        pytest.param(
-            bug,
-            marks=[pytest.mark.xfail(reason=MISSED[bug.name])]
-            if bug.name in MISSED
-            else [],
-            id=bug.name,
-        )
-        for bug in KERNEL_BUGS
-    ],
-)
+@all_bugs
 def test_the_bug_is_told_of(bug, profile):
     wanted, possible = expected(bug.found), expected(bug.found + bug.also)
     shown = 0

@@ -141,9 +141,9 @@ static inline u32 detector_born(const Detector *d, u32 comp) {
 /* --- report.c ------------------------------------------------------------------ */
 void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict);
 /* The same for an access of another cluster, or of a CTA that had the slot before:
- * APART if it is known through global memory, proxies aside. */
+ * APART if it is known in `plane` through global memory, BEHIND_PROXY if otherwise. */
 void news_clear(GroupAgent *g);
 /* A fence that reaches beyond the cluster. */
 void news_fence(Detector *d, u32 slot, u32 warp, u32 lanes);
-u32 detector_foreign(const Detector *d, const Accessor *a, const Entry *e);
+u32 detector_foreign(const Detector *d, const Accessor *a, const Entry *e, u32 plane);
 #endif

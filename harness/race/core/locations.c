@@ -92,12 +92,15 @@ void news_clear(GroupAgent *g) {
   g->n_news = 0;
 }
 
-/* Whether an agent at `clock` of component comp of its group is behind the news. */
-static int behind(const News *n, const Knowledge *known, u32 comp, u32 clock, u32 lanes) {
+/* Whether an agent at `clock` of component comp of its group is behind the news; in a
+ * plane of the async proxy: behind a proxy fence after them. */
+static int behind(const News *n, const Knowledge *known, u32 plane, u32 comp, u32 clock,
+                  u32 lanes) {
   if (n->everyone) return 1;
   if (n->pending) return 0;
-  if (comp == n->by && !(lanes & ~n->lanes)) return clock > n->clock;
-  const u32 *p = known->entry + n->by;
+  if (plane == PLANE_ORDER && comp == n->by && !(lanes & ~n->lanes))
+    return clock > n->clock;
+  const u32 *p = known->entry + plane * 3 * known->n + n->by;
   return n->clock <= p[0] ||
          (n->clock <= p[known->n] && n->lanes >> p[2 * known->n] & 1u);
 }
@@ -124,7 +127,7 @@ static void add_news(Detector *d, u32 group, WarpAgent *w, u32 lane, u32 about,
   for (u32 k = g->n_news; k-- > 0;) {
     News *n = &g->news[k];
     if (n->about != about || !knowledge_covers(n->known, known)) continue;
-    if (behind(n, mine, w->comp, w->clock, 1u << lane)) return;
+    if (behind(n, mine, PLANE_ORDER, w->comp, w->clock, 1u << lane)) return;
     if (n->pending && pending && n->by == w->comp && n->lanes >> lane & 1u) return;
     /* another lane of the same instruction */
     if (n->by == w->comp && n->pending == pending && n->clock + 1 == w->clock &&
@@ -168,16 +171,22 @@ void news_fence(Detector *d, u32 slot, u32 warp, u32 lanes) {
     }
 }
 
-u32 detector_foreign(const Detector *d, const Accessor *a, const Entry *e) {
+u32 detector_foreign(const Detector *d, const Accessor *a, const Entry *e, u32 plane) {
   const GroupAgent *g = &d->group[a->first_comp / d->per_group];
   u32 group = detector_group_of(d, e->comp), c = e->comp - group * d->per_group;
+  u32 self = a->entry.comp - a->first_comp, verdict = UNORDERED;
   for (u32 k = 0; k < g->n_news; k++) {
     const News *n = &g->news[k];
-    if (n->about == group && knows(n->known, PLANE_ORDER, c, e->clock, e->lane) &&
-        behind(n, a->known, a->entry.comp - a->first_comp, a->entry.clock, a->lanes))
+    if (n->about != group || !knows(n->known, PLANE_ORDER, c, e->clock, e->lane) ||
+        !behind(n, a->known, PLANE_ORDER, self, a->entry.clock, a->lanes))
+      continue;
+    /* The fence lies on this side of the hand-over or on the other. */
+    if (knows(n->known, plane, c, e->clock, e->lane) ||
+        behind(n, a->known, plane, self, a->entry.clock, a->lanes))
       return APART;
+    verdict = BEHIND_PROXY;
   }
-  return UNORDERED;
+  return verdict;
 }
 
 /* --- release and acquire ------------------------------------------------------------ */
@@ -205,9 +214,17 @@ void detector_release(Detector *d, u32 slot, u32 warp, u32 lane, u64 address, u3
     int ok = hand(d, at, slot, reach, group, d->scratch);
     const GroupAgent *g = &d->group[group];
     const Knowledge *mine = warp_strand(w, lane)->known;
-    for (u32 k = 0; ok && k < g->n_news; k++)
-      if (behind(&g->news[k], mine, w->comp, w->clock, 1u << lane))
-        ok = hand(d, at, slot, reach, g->news[k].about, g->news[k].known);
+    for (u32 k = 0; ok && k < g->n_news; k++) {
+      const News *n = &g->news[k];
+      if (!behind(n, mine, PLANE_ORDER, w->comp, w->clock, 1u << lane)) continue;
+      knowledge_copy(d->scratch, n->known);
+      int here = n->by == w->comp && n->lanes >> lane & 1u;
+      for (u32 p = PLANE_ORDER + 1; p < PLANES; p++) /* fenced since the news came */
+        if ((here && w->fenced[p][lane] > n->clock) ||
+            behind(n, mine, p, w->comp, w->clock, 1u << lane))
+          knowledge_fence(d->scratch, p);
+      ok = hand(d, at, slot, reach, n->about, d->scratch);
+    }
     d->lost += !ok;
   }
 }

@@ -45,10 +45,14 @@ static u32 order(Detector *d, const Accessor *a, const Entry *e) {
   const Knowledge *k = a->known;
   u32 c = e->comp - a->first_comp;
   u32 crossing = (entry_flags(&a->entry) & ENTRY_ASYNC) && !(entry_flags(e) & ENTRY_ASYNC);
-  if (c >= k->n || e->clock < detector_born(d, e->comp))
-    return detector_foreign(d, a, e);
-  if (knows(k, crossing ? a->async_plane : PLANE_ORDER, c, e->clock, e->lane)) return APART;
-  if (!crossing || !knows(k, PLANE_ORDER, c, e->clock, e->lane)) return UNORDERED;
+  u32 plane = crossing ? a->async_plane : PLANE_ORDER;
+  if (c >= k->n || e->clock < detector_born(d, e->comp)) {
+    u32 verdict = detector_foreign(d, a, e, plane);
+    if (verdict != BEHIND_PROXY) return verdict;
+  } else {
+    if (knows(k, plane, c, e->clock, e->lane)) return APART;
+    if (!crossing || !knows(k, PLANE_ORDER, c, e->clock, e->lane)) return UNORDERED;
+  }
   if ((entry_flags(e) & ENTRY_WRITE) || d->profile == PROFILE_ISA) return BEHIND_PROXY;
   d->relaxed[RELAX_READ_PROXY]++;
   return APART;

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from sidestream.harness.exec.schedule import Schedule
 from sidestream.scenarios.litmus.kernel import text_of
 from sidestream.scenarios.litmus.twin import PROFILES, Found, Twin
 
-IN_TURN = Schedule()
-FEW = (IN_TURN, *(Schedule(policy="random", seed=seed) for seed in (1, 2, 3)))
+IN_TURN = "round-robin"
+FEW = (IN_TURN, *(f"random:{seed}" for seed in (1, 2, 3)))
 """Enough for a race, which any run shows."""
-MANY = FEW + tuple(Schedule(policy="pct", seed=seed, depth=3) for seed in range(1, 13))
+MANY = FEW + tuple(f"pct:{seed}:3" for seed in range(1, 13))
 """For what only some orders show: warps fall behind the others."""
 
 
@@ -82,7 +81,7 @@ class KernelBug:
         found: Findings on the kernel without it, at least one of them in each
             schedule that shows the bug.
         also: Further findings that the same mistake may lead to.
-        schedules: Under which it is run.
+        schedules: Under which it is run, spelt as `harness/exec/schedule.py` has it.
         spared: Words of global memory with which the bug does not show, by any
             schedule; empty if it does not depend on them.
         always: Whether every one of these schedules shows it, or only some.
@@ -98,7 +97,7 @@ class KernelBug:
     kernel: Build
     found: tuple[Found, ...]
     also: tuple[Found, ...] = ()
-    schedules: tuple[Schedule, ...] = field(default=FEW)
+    schedules: tuple[str, ...] = field(default=FEW)
     spared: tuple[int, ...] = ()
     always: bool = True
     profiles: tuple[str, ...] = PROFILES
