@@ -40,7 +40,8 @@ shr.u32 %w, %kc_tid, 5;
 setp.eq.u32 %first, %w, 0;
 setp.eq.u32 %one, %kc_tid, 0;
 @%one mbarrier.init.shared.b64 [%bar], {arrivals};
-@%first tcgen05.alloc.cta_group::{group}.sync.aligned.shared::cta.b32 [%slot], {columns};
+@%first tcgen05.alloc.cta_group::{group}.sync.aligned.shared::cta.b32 \
+    [%slot], {columns};
 cvt.u64.u32 %cta, %kc_cta;
 mul.lo.u64 %from, %cta, {smem};
 add.u64 %from, %from, %tc_smem;
