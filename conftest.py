@@ -1,4 +1,9 @@
-"""Hypothesis profiles: what `make test` draws, and what a night may draw."""
+"""Hypothesis profiles: what `make test` draws, and what a night may draw.
+
+CuTe DSL keeps one target a process. Test files whose process must be bound to another
+target than that of most are run by `scenarios/tests/test_other_targets.py`, each in a
+process of its own; given by name they run as they are.
+"""
 
 from hypothesis import HealthCheck, settings
 
@@ -11,3 +16,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("default-quick")
+
+collect_ignore = [
+    "scenarios/tests/test_card_bits.py",
+    "scenarios/tests/test_our_sm100_kernel.py",
+]

@@ -90,3 +90,14 @@ def test_a_twin_differs_in_one_place(name):
     assert twin.op != twin.broken
     assert any("<op>" in s for s in (*twin.warps, *twin.peers, twin.setup))
     assert twin.title
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_watching_changes_no_byte(name):
+    _, buffer = memory()
+    for seed in SEEDS:
+        left = []
+        for profile in (None, *PROFILES):
+            outcome_of(TWINS[name], sound=True, seed=seed, profile=profile)
+            left.append(buffer.data.tobytes())
+        assert len(set(left)) == 1

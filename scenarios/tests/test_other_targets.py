@@ -1,0 +1,32 @@
+"""Test files for other targets than sm_120a, each in a process of its own."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+FILES = ("test_card_bits.py", "test_our_sm100_kernel.py")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_for_another_target_passes(name):
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    done = subprocess.run(
+        (*command, str(HERE / name)),
+        cwd=HERE.parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None, done.stdout
+    assert int(passed[1]) >= 50, done.stdout
+
+
+def test_every_file_that_is_left_out_is_run_here():
+    left_out = (HERE.parent.parent / "conftest.py").read_text()
+    assert set(re.findall(r"scenarios/tests/(test_\w+\.py)\"", left_out)) == set(FILES)
