@@ -145,8 +145,16 @@ def test_a_report_is_rendered_again(sidestream, recorded):
     assert (recorded / "report.json").read_bytes() == before
 
 
+@pytest.fixture
+def interruptible():
+    """Undo what a shell does to background jobs: it lets them ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_leaves_a_valid_report(tmp_path, jobs):
+def test_ctrl_c_leaves_a_valid_report(tmp_path, jobs, interruptible):
     command = [sys.executable, "-m", "sidestream.harness.cli", "check"]
     process = subprocess.Popen(
         [*command, "--jobs", str(jobs), "--out", str(tmp_path)],

@@ -178,7 +178,15 @@ def test_a_worker_that_hangs_is_ended_after_its_deadline(workers, monkeypatch):
     assert ["after the deadline" in reason(ended[i]) for i in (0, 1)] == [True, True]
 
 
-def test_interruption_ends_the_workers(workers):
+@pytest.fixture
+def interruptible():
+    """Undo what a shell does to background jobs: it lets them ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_interruption_ends_the_workers(workers, interruptible):
     pool = Pool(settings=Settings(), jobs=2, origin=time.time())
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
