@@ -269,7 +269,11 @@ def mutate_command(
     ],
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="CLASS", help="Class of synchronisation; repeatable."),
+        typer.Option(
+            metavar="CLASS",
+            help="Class of synchronisation, such as barrier, arrive, wait, fence or "
+            "commit; repeatable.",
+        ),
     ] = None,
     profile: Profile = "practice",
     sms: Annotated[int, typer.Option(help="Multiprocessors.")] = 4,

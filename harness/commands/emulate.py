@@ -67,9 +67,7 @@ def run(
         options = options.scheduled(failure.schedule)
         settings = replace(settings, schedule=failure.schedule.spell())
     outcome = run_launch(recorded.launch, recorded.memory, options, None, profile)
-    replay = f"sidestream emulate {folder}" + (f" --ptx {ptx}" if ptx else "")
-    if settings.schedule:
-        replay += f" --schedule {settings.schedule}"
+    replay = _replay(folder, ptx, settings)
     outcome = replace(
         outcome,
         findings=tuple(replace(f, replay=replay) for f in outcome.findings),
@@ -102,6 +100,21 @@ def run(
             *(f"changed: {n} bytes of {name}" for name, n in changed.items()),
         ],
     )
+
+
+def _replay(folder: Path, ptx: Path | None, settings: Settings) -> str:
+    """Return the command that shows the same again: what is not the default is said."""
+    words = ["sidestream emulate", str(folder)]
+    if ptx is not None:
+        words.append(f"--ptx {ptx}")
+    if settings.races:
+        words.append("--races")
+    usual = Settings()
+    for name in ("schedule", "seed", "profile", "sms", "budget", "deadline"):
+        value = getattr(settings, name)
+        if value != getattr(usual, name):
+            words.append(f"--{name} {value}")
+    return " ".join(words)
 
 
 def _explore(

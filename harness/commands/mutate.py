@@ -21,7 +21,7 @@ from sidestream.harness.dsl.chip import CHIPS
 from sidestream.harness.dsl.record import RecordedLaunch, read_launch
 from sidestream.harness.errors import PtxError, UsageError
 from sidestream.harness.exec.machine import Options
-from sidestream.harness.finding import Verdict
+from sidestream.harness.finding import Incomplete, Verdict
 from sidestream.harness.mutate import judge, mutants
 from sidestream.harness.mutate.sites import CLASSES
 from sidestream.harness.ptx.decode import decode
@@ -83,6 +83,7 @@ def run(
     began, started = time.time(), datetime.now(UTC)
     rows: list[Mutant] = []
     cases: list[Case] = []
+    left: list[Incomplete] = []
     interrupted = False
     for folders in kernels:
         bench = _Bench(folders=folders, settings=settings, only=frozenset(only))
@@ -94,6 +95,8 @@ def run(
             interrupted = True
         cases.append(_case(folders, time.time() - spent, done=not interrupted))
         if interrupted:
+            reason = f"interrupted: {len(rows)} mutants judged, the rest not run"
+            left.append(Incomplete(reason=reason, kernel=cases[-1].kernel))
             break
     rows.sort(key=lambda row: (row.kernel, row.line))
     report = Report(
@@ -105,6 +108,7 @@ def run(
         seed=settings.seed,
         cases=tuple(cases),
         mutants=tuple(rows),
+        incomplete=tuple(left),
         environment=environment(),
         wall_seconds=time.time() - began,
         started=started.isoformat(timespec="seconds"),

@@ -54,6 +54,8 @@ def schedules(text: str) -> Iterator[Schedule]:
     numbers = [int(word) for word in words[1:] if word.isdecimal()]
     if len(numbers) != len(words) - 1 or not numbers:
         raise UsageError(f"{text!r} is none of {_FORMS}")
+    if 0 in numbers:
+        raise UsageError(f"{text!r} explores nothing: numbers start at 1")
     number, depth = numbers[0], numbers[1] if len(numbers) > 1 else DEPTH
     if words[0] == "random" and len(numbers) == 1:
         for seed in range(1, number + 1):

@@ -126,12 +126,17 @@ def _pack(choices: Choices) -> str:
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
+def _damaged(whole: str) -> str:
+    shown = whole if len(whole) <= 40 else f"{whole[:40]}..."
+    return f"schedule {shown} is damaged: give it whole, as it was printed"
+
+
 def _unpack(text: str, whole: str) -> Choices:
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         data = zlib.decompress(packed)
     except (ValueError, zlib.error) as error:
-        raise UsageError(f"schedule {whole[:60]}...: {error}") from error
+        raise UsageError(_damaged(whole)) from error
     values: list[int] = []
     value = shift = 0
     for byte in data:
@@ -141,7 +146,7 @@ def _unpack(text: str, whole: str) -> Choices:
             values.append(value)
             value = shift = 0
     if shift or len(values) % 2:
-        raise UsageError(f"schedule {whole[:60]}... is cut off")
+        raise UsageError(_damaged(whole))
     choices, at = [], 0
     for delta, answer in zip(values[::2], values[1::2], strict=True):
         at += delta

@@ -180,3 +180,23 @@ def test_every_site_has_a_class_and_a_text_of_its_own():
         for mutant in mutants_of(module, function):
             if mutant.text is not None:
                 decode(parse(mutant.text), "k")
+
+
+def test_interruption_leaves_a_report_that_says_so(tmp_path, monkeypatch):
+    launch, out = recorded(tmp_path / "launch", EXCHANGE), tmp_path / "out"
+    rows = mutate._Worker.rows
+
+    def once(worker, number):
+        if number:
+            raise KeyboardInterrupt
+        return rows(worker, number)
+
+    monkeypatch.setattr(mutate._Worker, "rows", once)
+    status = mutate.run(
+        [launch], only=(), jobs=1, settings=Settings(), out=out, command="mutate"
+    )
+    report = json.loads((out / "report.json").read_text())
+    assert status == 3
+    assert report["verdict"] == "incomplete"
+    assert report["incomplete"][0]["reason"].startswith("interrupted: 2 mutants judged")
+    assert len(report["mutants"]["rows"]) == 2
