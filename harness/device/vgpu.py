@@ -15,6 +15,7 @@ from sidestream.harness.exec.program import Program
 from sidestream.harness.exec.result import Result
 from sidestream.harness.finding import Finding, Incomplete
 from sidestream.harness.launch import Launch
+from sidestream.harness.race.unjudged import unjudged
 from sidestream.harness.race.watcher import Watcher
 
 _PREREQUISITE = "a launch that it depends on did not complete"
@@ -131,10 +132,16 @@ def watch_launch(
             result = execute(program, launch, entries, options, progress, watcher)
             seconds["execute"] = result.seconds
             outcome = judge(launch, program, table, result, seconds)
+            executed = _executed(program, result)
+            missed = [
+                _reason(launch, unknown.reason, unknown.line)
+                for unknown in unjudged(program, executed, profile)
+            ]
+            outcome = replace(outcome, incomplete=(*outcome.incomplete, *missed))
             return Watched(
                 outcome=_with_races(outcome, watcher, launch, program, table),
                 digest=watcher.digest,
-                executed=frozenset(program.origin[result.counts > 0].tolist()),
+                executed=executed,
             )
     except PtxError as error:
         text = f"PTX cannot be read: {error}"
@@ -142,6 +149,11 @@ def watch_launch(
     except (UnsupportedError, MemoryError) as error:
         text = str(error) or "out of memory"
         return Watched(outcome=_failed(launch, text, seconds))
+
+
+def _executed(program: Program, result: Result) -> frozenset[int]:
+    """Indices of the function's instructions that were executed."""
+    return frozenset(program.origin[result.counts > 0].tolist()) - {-1}
 
 
 def _with_races(

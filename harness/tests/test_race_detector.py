@@ -176,7 +176,7 @@ class History:
 
     def fence(self) -> None:
         where = self.where()
-        self.lib.detector_fence(self.detector, *where, GPU_SCOPE)
+        self.lib.detector_fence(self.detector, *where, GPU_SCOPE, 1, 1)
         self.model.fence(where)
         self.log.append(("fence", *where))
 

@@ -86,6 +86,22 @@ TWINS = (
         _FENCE + _SEE,
     ),
     _handoff(
+        "fence_that_only_acquires_releases_nothing",
+        _PATTERN,
+        _WRITE + "fence.<op>.gpu;\n" + _RELAXED,
+        _ACQUIRE + _READ,
+        "release",
+        "acquire",
+    ),
+    _handoff(
+        "fence_that_only_releases_acquires_nothing",
+        _PATTERN,
+        _WRITE + _RELEASE,
+        _SEE + "fence.<op>.gpu;\n" + _READ,
+        "acquire",
+        "release",
+    ),
+    _handoff(
         "membar",
         _PATTERN,
         _WRITE + "<op>" + _RELAXED,
@@ -276,5 +292,13 @@ TWINS = (
         op="4",
         broken="0",
         found=gmem("st.global.b32", "st.global.b32"),
+    ),
+    Twin(
+        name="discarded_line",
+        rule="race.order",
+        title="Data Movement and Conversion Instructions: discard",
+        warps=("@%one discard.global.L2 [%g], 128;\n<op>", "<op>" + lead(_READ)),
+        op="bar.sync 1, 64;\n",
+        found=gmem("discard.global.L2", "ld.global.b32"),
     ),
 )

@@ -19,6 +19,14 @@ TWINS = (
         found=_PAIR,
     ),
     Twin(
+        name="cleared_run",
+        rule="B1",
+        title="Data Movement and Conversion Instructions: st.bulk",
+        warps=("@%one st.bulk.shared::cta [%x], 128, 0;\n<op>", "<op>" + _LOAD),
+        op="bar.sync 1, 64;\n",
+        found=smem("st.bulk.shared::cta", "ld.shared.b32"),
+    ),
+    Twin(
         name="load_sync_store",
         rule="B1",
         title=_TITLE,

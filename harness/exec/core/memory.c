@@ -7,6 +7,8 @@
  */
 #include "access.h"
 
+#include "observer.h"
+
 static s32 element(const Warp *w, const Insn *i, s32 k) { return w->m->ext[i->ext + k]; }
 
 static void start(Warp *w, const Insn *i, u32 m, u32 size, u32 access, u8 **p) {
@@ -172,7 +174,9 @@ static int discard(Warp *w, const Insn *i, u32 m) {
       continue;
     }
     u8 *p = gmem(w, i, l, addr[l], LINE, LINE, ACCESS_WRITE);
-    if (p) memset(p, 0xff, LINE);
+    if (!p) continue;
+    OBSERVE(w->m, lanes, w, i, 1u << l, SPACE_GLOBAL, addr, LINE, ACCESS_WRITE);
+    memset(p, 0xff, LINE);
   }
   return STEP_NEXT;
 }
@@ -191,7 +195,10 @@ static int st_bulk(Warp *w, const Insn *i, u32 m) {
       continue;
     }
     u8 *p = smem(w, i, l, at, (u32)size[l], 8);
-    if (p) memset(p, 0, size[l]);
+    if (!p) continue;
+    addr[l] = at;
+    OBSERVE(w->m, lanes, w, i, 1u << l, SPACE_CLUSTER, addr, (u32)size[l], ACCESS_WRITE);
+    memset(p, 0, size[l]);
   }
   return STEP_NEXT;
 }

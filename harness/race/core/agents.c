@@ -215,14 +215,15 @@ void warp_fence_proxy(WarpAgent *w, u32 lanes, u32 plane) {
   w->clock++;
 }
 
-void warp_fence(WarpAgent *w, u32 lanes, u32 within) {
+void warp_fence(WarpAgent *w, u32 lanes, u32 within, u32 acquires, u32 releases) {
   for (u32 k = 0; k < w->n; k++) {
     Strand *s = &w->strand[k];
     if (!(s->lanes & lanes)) continue;
-    for (u32 r = 0; r <= within; r++) {
+    for (u32 r = 0; r <= within && acquires; r++) {
       if (s->has_pending[r]) knowledge_join(s->known, s->pending[r]);
       s->has_pending[r] = 0;
     }
+    if (!releases) continue;
     Knowledge *r = own(&s->released[within], s->known);
     knowledge_copy(r, s->known);
     add_own(w, s->lanes & lanes, r);

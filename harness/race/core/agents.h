@@ -66,6 +66,6 @@ int warp_release_within(WarpAgent *w, u32 lanes, u32 within, Knowledge *out);
 /* bar.warp.sync and its like: lanes of the mask know each other's accesses. */
 void warp_converge(WarpAgent *w, u32 lanes);
 void warp_fence_proxy(WarpAgent *w, u32 lanes, u32 plane);
-void warp_fence(WarpAgent *w, u32 lanes, u32 within);
+void warp_fence(WarpAgent *w, u32 lanes, u32 within, u32 acquires, u32 releases);
 
 #endif

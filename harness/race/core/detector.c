@@ -141,10 +141,11 @@ void detector_fence_proxy(Detector *d, u32 slot, u32 warp, u32 lanes, u32 plane)
   warp_fence_proxy(&d->cta[slot].warp[warp], lanes, plane);
 }
 
-void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 scope) {
+void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 scope, u32 acquires,
+                    u32 releases) {
   u32 within = within_of(scope);
-  if (within == WITHIN_GPU) news_fence(d, slot, warp, lanes);
-  warp_fence(&d->cta[slot].warp[warp], lanes, within);
+  if (acquires && within == WITHIN_GPU) news_fence(d, slot, warp, lanes);
+  warp_fence(&d->cta[slot].warp[warp], lanes, within, acquires, releases);
 }
 
 void detector_tick(Detector *d, u32 slot, u32 warp) { d->cta[slot].warp[warp].clock++; }

@@ -17,7 +17,9 @@ void detector_fence_proxy(Detector *d, u32 slot, u32 warp, u32 lanes, u32 plane)
 /* fence.mbarrier_init: initialisations by these lanes are published by the next barrier
  * of the cluster, even a relaxed one. */
 void detector_fence_init(Detector *d, u32 slot, u32 warp, u32 lanes);
-void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 scope);
+/* `acquires`, `releases`: what a fence with a .sem of one direction does not. */
+void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 scope, u32 acquires,
+                    u32 releases);
 u32 detector_issue(Detector *d, u32 slot, u32 warp, u32 lanes);
 u32 detector_follow(Detector *d, u32 id);
 void detector_drop(Detector *d, u32 id);

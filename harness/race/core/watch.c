@@ -321,7 +321,7 @@ static void converge(void *state, const Warp *w, const Insn *i, u32 m) {
 static void fence(void *state, const Warp *w, const Insn *i, u32 m) {
   Watch *h = state;
   Detector *d = told(h, w);
-  u32 slot = w->cta->slot, kind = note_of(h, w, i).fence;
+  u32 slot = w->cta->slot, kind = note_of(h, w, i).fence, sem = note_of(h, w, i).sem;
   if (weak(h, w)) {
     u32 ticks = kind == FENCE_ASYNC ? 2 : kind && kind != FENCE_TENSOR_BEFORE;
     for (u32 k = ticks; k; k--)
@@ -329,7 +329,9 @@ static void fence(void *state, const Warp *w, const Insn *i, u32 m) {
     return;
   }
   if (kind == FENCE_TENSOR_BEFORE) detector_tensor_fence(d, slot, w->id);
-  if (kind == FENCE_MEMORY) detector_fence(d, slot, w->id, m, note_of(h, w, i).scope);
+  if (kind == FENCE_MEMORY)
+    detector_fence(d, slot, w->id, m, note_of(h, w, i).scope, sem != SEM_RELEASE,
+                   sem != SEM_ACQUIRE);
   if (kind == FENCE_INIT) detector_fence_init(d, slot, w->id, m);
   if (kind == FENCE_ASYNC || kind == FENCE_ASYNC_SHARED)
     detector_fence_proxy(d, slot, w->id, m, PLANE_ASYNC_SHARED);
