@@ -1,0 +1,34 @@
+"""Errors of the virtual CUDA runtime, by the names and numbers CUDA gives them."""
+
+from __future__ import annotations
+
+from sidestream.harness.errors import SidestreamError
+
+NUMBERS = {
+    "cudaErrorInvalidValue": 1,
+    "cudaErrorMemoryAllocation": 2,
+    "cudaErrorInvalidDevice": 101,
+    "cudaErrorInvalidResourceHandle": 400,
+    "cudaErrorIllegalState": 401,
+    "cudaErrorNotReady": 600,
+    "cudaErrorStreamCaptureUnsupported": 900,
+    "cudaErrorStreamCaptureInvalidated": 901,
+    "cudaErrorStreamCaptureMerge": 902,
+    "cudaErrorStreamCaptureUnmatched": 903,
+    "cudaErrorStreamCaptureUnjoined": 904,
+    "cudaErrorStreamCaptureIsolation": 905,
+    "cudaErrorStreamCaptureImplicit": 906,
+    "cudaErrorCapturedEvent": 907,
+    "cudaErrorStreamCaptureWrongThread": 908,
+    "cudaErrorGraphExecUpdateFailure": 910,
+}
+"""Values of `cudaError_t`; CUDA Runtime API, "Data types used by CUDA Runtime"."""
+
+
+class CudaError(SidestreamError, RuntimeError):
+    """A call that the CUDA runtime would refuse; `name` and `number` as it has them."""
+
+    def __init__(self, name: str, message: str) -> None:
+        self.name = name
+        self.number = NUMBERS[name]
+        super().__init__(f"{name}: {message}")

@@ -1,0 +1,167 @@
+"""Calls on stream capture and graphs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sidestream.harness.runtime import capture as captures
+from sidestream.harness.runtime import graph as graphs
+from sidestream.harness.runtime.capture import Capture
+from sidestream.harness.runtime.cuda_error import CudaError
+from sidestream.harness.runtime.graph import Graph, GraphExec
+from sidestream.harness.runtime.op import CallSite, Op, here
+from sidestream.harness.runtime.order import joined
+from sidestream.harness.runtime.state import State
+from sidestream.harness.runtime.streams import Stream
+
+
+class GraphCalls(State):
+    """Stream capture, instantiation and replay."""
+
+    def begin_capture(
+        self, stream: Stream, *, mode: str = "global", pool: int = 0
+    ) -> Capture:
+        """Start to capture a stream: its operations become nodes and do not run.
+
+        Args:
+            stream: Not the legacy default stream.
+            mode: `global`, `thread_local` or `relaxed`: whose unsafe calls break it.
+            pool: Private memory pool for allocations, from `graph_pool`; 0 makes one.
+
+        Raises:
+            CudaError: cudaErrorStreamCaptureUnsupported, cudaErrorIllegalState.
+        """
+        with self.lock:
+            made = captures.begin(stream, mode, self.order.host().agent)
+            made.pool = self._begin_pool(made, pool)
+            self._captures.append(made)
+            return made
+
+    def end_capture(self, stream: Stream, *, site: CallSite | None = None) -> Graph:
+        """End the capture that began on a stream and return what it captured.
+
+        Raises:
+            CudaError: cudaErrorStreamCaptureUnjoined, ...Unmatched, ...WrongThread,
+                ...Invalidated; the capture is over all the same.
+        """
+        with self.lock:
+            capture = stream.capture
+            try:
+                ended = captures.end(stream, self.order.host().agent)
+            finally:
+                if capture is not None and stream.capture is None:
+                    self._captures.remove(capture)
+                    self._end_pool(capture)
+            return graphs.made(ended, site or here())
+
+    def capturing(self, stream: Stream) -> str:
+        """Return `none`, `active` or `invalidated`, as `cudaStreamIsCapturing` does.
+
+        Raises:
+            CudaError: cudaErrorStreamCaptureImplicit for the legacy default stream
+                while a blocking stream is captured.
+        """
+        with self.lock:
+            if stream.legacy:
+                for other in self.streams.on(stream.device):
+                    if other.blocking and other.capture is not None:
+                        raise CudaError(
+                            "cudaErrorStreamCaptureImplicit",
+                            f"{stream} orders {other}, which is capturing",
+                        )
+            if stream.capture is None:
+                return "none"
+            return "invalidated" if stream.capture.broken else "active"
+
+    def instantiate(self, graph: Graph) -> GraphExec:
+        """Make a graph executable."""
+        with self.lock:
+            return GraphExec(
+                id=next(self._ids),
+                graph=graph,
+                agents=[next(self.order.agents) for _ in range(graph.lanes)],
+            )
+
+    def update_graph(self, exec: GraphExec, graph: Graph) -> None:
+        """Replace the operations of an executable graph by others of the same shape.
+
+        Raises:
+            CudaError: cudaErrorGraphExecUpdateFailure.
+        """
+        with self.lock:
+            graphs.update(exec, graph)
+
+    def launch_graph(
+        self, exec: GraphExec, stream: Stream, *, site: CallSite | None = None
+    ) -> None:
+        """Replay a graph on a stream: all of it after the stream's work so far.
+
+        Reports name where an operation was captured. Captured into another graph,
+        its operations become nodes of that one.
+
+        Raises:
+            CudaError: as `enqueue`.
+        """
+        site = site or here()
+        with self.lock:
+            if stream.capture is not None:
+                self._capture_child(exec.graph, stream, stream.capture)
+                return
+            exec.launches += 1
+            host = self.order.host()
+            base, waits, begin = self._before(stream, host)
+            base = joined((base, exec.clock))
+            waits |= set(exec.tails)
+            made: list[Op] = []
+            ends: list[float] = []
+            for node in exec.graph.nodes:
+                parents = [made[index] for index in node.after]
+                clock = joined([base, *(p.clock for p in parents)])
+                op = self._op(
+                    node.kind,
+                    node.label,
+                    exec.agents[node.lane],
+                    clock,
+                    node.reads,
+                    node.writes,
+                    site=node.site,
+                    stream=stream,
+                    where=f"graph {exec.graph.id} branch {node.lane} on {stream}",
+                    seconds=node.seconds,
+                    graph=exec.graph.id,
+                )
+                start = max([begin, *(ends[index] for index in node.after)])
+                ends.append(start + node.seconds)
+                made.append(op)
+                self._add(op, node.run, {p.id for p in parents} or waits)
+            leaves = [made[index] for index in exec.graph.leaves]
+            last = self._issue(
+                "graph",
+                f"graph {exec.graph.id}" + (" (empty)" if exec.graph.empty else ""),
+                stream,
+                site=site,
+                clocks=[base, *(op.clock for op in leaves)],
+                after=waits | {op.id for op in leaves},
+                start=max(ends, default=begin),
+            )
+            exec.clock, exec.tails = dict(last.clock), (last.id,)
+
+    def _capture_child(self, graph: Graph, stream: Stream, into: Capture) -> None:
+        """Add the operations of a graph to a capture, behind the stream's tip."""
+        captures.check(into)
+        entry, first, lane = into.tips[stream], len(into.nodes), into.branches
+        for node in graph.nodes:
+            after = frozenset(index + first for index in node.after) or entry
+            moved = replace(
+                node, index=node.index + first, after=after, lane=node.lane + lane
+            )
+            into.nodes.append(moved)
+        into.branches += graph.lanes
+        if not graph.empty:
+            into.tips[stream] = frozenset(index + first for index in graph.leaves)
+
+    def _begin_pool(self, capture: Capture, pool: int) -> int:
+        return pool or capture.id
+
+    def _end_pool(self, capture: Capture) -> None:
+        """Let allocations go to the common pool again."""

@@ -1,0 +1,357 @@
+"""Calls on memory: device and pinned allocation, copies, accesses of the host."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from sidestream.harness.runtime import copies
+from sidestream.harness.runtime.allocator import (
+    Allocator,
+    Backing,
+    HostBacking,
+    Statistics,
+)
+from sidestream.harness.runtime.blocks import Block
+from sidestream.harness.runtime.clock import join
+from sidestream.harness.runtime.cuda_error import CudaError
+from sidestream.harness.runtime.events import Record
+from sidestream.harness.runtime.landing import Landing
+from sidestream.harness.runtime.op import CallSite, Op, Run, here
+from sidestream.harness.runtime.pinned import HostBlock, PinnedMemory
+from sidestream.harness.runtime.races import Tenancy
+from sidestream.harness.runtime.spans import Span, merge
+from sidestream.harness.runtime.state import DEPTH, State
+from sidestream.harness.runtime.streams import Stream
+
+_REMEMBERED = 50_000
+"""Allocations of the past that a race can still be told in terms of."""
+
+
+class MemoryCalls(State):
+    """Memory of the devices and of the host.
+
+    Args:
+        devices: How many devices there are.
+        landing: When operations land.
+        torch_version: Decides what `ExternalStream(0)` is.
+        depth: Operations that may be pending.
+        memory_bytes: Memory of each device.
+        backing: Where segments come from; memory of this process if absent.
+    """
+
+    def __init__(
+        self,
+        *,
+        devices: int = 1,
+        landing: Landing | None = None,
+        torch_version: tuple[int, int] = (2, 13),
+        depth: int = DEPTH,
+        memory_bytes: int = 180 << 30,
+        backing: Backing | None = None,
+    ) -> None:
+        super().__init__(
+            devices=devices, landing=landing, torch_version=torch_version, depth=depth
+        )
+        self._backing = backing or HostBacking()
+        self._allocators = [
+            Allocator(
+                device=d, capacity=memory_bytes, backing=self._backing, events=self
+            )
+            for d in range(devices)
+        ]
+        self._pinned = PinnedMemory(self._backing, self)
+        self._tenants: dict[tuple[int, int], Tenancy] = {}
+        self._past: deque[Tenancy] = deque(maxlen=_REMEMBERED)
+        self._raw: dict[int, tuple[int, int]] = {}
+
+    def malloc(
+        self,
+        size: int,
+        *,
+        stream: Stream,
+        label: str = "",
+        site: CallSite | None = None,
+    ) -> Block:
+        """Allocate device memory from the caching allocator, for a stream.
+
+        On a stream that is capturing the block comes from the capture's pool.
+
+        Raises:
+            CudaError: cudaErrorMemoryAllocation; cudaErrorStreamCaptureUnsupported
+                where a new segment is needed on a stream outside of a capture that
+                forbids it.
+        """
+        with self.lock:
+            capture = stream.capture
+            block = self._allocators[stream.device].malloc(
+                size,
+                stream,
+                owner=capture.pool if capture is not None else 0,
+                capturing=len(self._captures),
+                label=label,
+            )
+            self._tenants[stream.device, block.id] = Tenancy(
+                id=block.id,
+                start=block.address,
+                size=block.size,
+                stream=str(block.stream),
+                born=next(self._ids),
+                made=site or here(),
+            )
+            return block
+
+    def free(self, block: Block, *, site: CallSite | None = None) -> None:
+        """Give a block back to the allocator, at the moment its last user lets go.
+
+        Operations that are pending on it go on: later ones of its stream come after
+        them, wherever the block is reused.
+        """
+        with self.lock:
+            device = block.stream.device
+            tenancy = self._tenants.pop((device, block.id))
+            self._past.append(
+                replace(tenancy, died=next(self._ids), freed=site or here())
+            )
+            self._allocators[device].free(block, capturing=len(self._captures))
+
+    def record_stream(self, block: Block, stream: Stream) -> None:
+        """Keep a block back, once freed, until work of a stream so far is done."""
+        with self.lock:
+            if stream is not block.stream:
+                block.uses[stream] = None
+
+    def block_at(self, address: int, *, device: int = 0) -> Block | None:
+        """Return the allocated block that starts at an address, or None."""
+        return self._allocators[device].at(address)
+
+    def blocks(self, device: int = 0) -> Iterator[Block]:
+        """Return the allocated blocks of a device."""
+        return self._allocators[device].blocks()
+
+    def memory_stats(self, device: int = 0) -> Statistics:
+        """Return bytes and counts of a device's allocator."""
+        return self._allocators[device].stats
+
+    def empty_cache(self, device: int = 0, *, site: CallSite | None = None) -> None:
+        """Give unused segments back to the driver: `torch.cuda.empty_cache`.
+
+        Raises:
+            CudaError: cudaErrorStreamCaptureUnsupported during a capture.
+        """
+        with self.lock:
+            self._forbid("cudaFree")
+            self._allocators[device].empty()
+
+    def cuda_malloc(self, size: int, *, device: int = 0) -> int:
+        """Allocate device memory from the driver: `cudaMalloc`, `cuMemAlloc`.
+
+        Raises:
+            CudaError: cudaErrorStreamCaptureUnsupported during a capture.
+        """
+        with self.lock:
+            self._forbid("cudaMalloc")
+            address = self._backing.reserve(size, device)
+            self._raw[address] = device, size
+            return address
+
+    def cuda_free(self, address: int, *, site: CallSite | None = None) -> None:
+        """Free what `cuda_malloc` gave: `cudaFree`; waits for the device.
+
+        Raises:
+            CudaError: cudaErrorInvalidValue for an address it did not give;
+                cudaErrorStreamCaptureUnsupported during a capture.
+        """
+        with self.lock:
+            if address not in self._raw:
+                raise CudaError(
+                    "cudaErrorInvalidValue", f"cudaFree of {address:#x}, not allocated"
+                )
+            self._forbid("cudaFree")
+            device, size = self._raw.pop(address)
+            streams = self.streams.on(device)
+            until = max(s.busy_until for s in streams)
+            tails = [s.tail for s in streams]
+            self._wait("cudaFree", f"device {device}", tails, until, site or here())
+            for stream in streams:
+                join(self.order.host().clock, stream.clock)
+            self.shadow.forget(Span(address, size))
+            self._backing.release(address)
+
+    def malloc_host(self, size: int) -> HostBlock:
+        """Allocate pinned host memory from torch's caching host allocator."""
+        with self.lock:
+            return self._pinned.malloc(size, capturing=len(self._captures))
+
+    def free_host(self, block: HostBlock) -> None:
+        """Free pinned host memory; it is reused after the copies that use it."""
+        with self.lock:
+            self._pinned.free(block)
+
+    def register_host(self, address: int, size: int) -> HostBlock:
+        """Pin host memory where it lies: `cudaHostRegister`."""
+        with self.lock:
+            return self._pinned.register(address, size)
+
+    def unregister_host(self, address: int) -> None:
+        """Undo `register_host`.
+
+        Raises:
+            CudaError: cudaErrorInvalidValue.
+        """
+        with self.lock:
+            self._pinned.unregister(address)
+
+    def pinned_at(self, address: int) -> HostBlock | None:
+        """Return the pinned block that holds a host address, or None."""
+        with self.lock:
+            return self._pinned.at(address)
+
+    def copy(
+        self,
+        *,
+        direction: str,
+        reads: Sequence[Span],
+        writes: Sequence[Span],
+        stream: Stream,
+        take: Callable[[], Run],
+        blocking: bool = False,
+        label: str = "",
+        site: CallSite | None = None,
+    ) -> Op | None:
+        """Copy between host and device, or within one of them.
+
+        Whether host memory is pinned is looked up by its address.
+
+        Args:
+            direction: `h2d`, `d2h`, `d2d` or `h2h`.
+            reads: The source.
+            writes: The destination.
+            stream: Where the copy goes.
+            take: Returns what does the copy. Called within this call where a pageable
+                source is staged, so it must keep the bytes by then; else called when
+                the copy lands.
+            blocking: False is `cudaMemcpyAsync`, True `cudaMemcpy`. A blocking copy
+                of torch is an asynchronous one and then a wait for the stream.
+            label: What reports call it.
+            site: Where host code asked for it.
+
+        Raises:
+            CudaError: cudaErrorStreamCaptureUnsupported for pageable memory on a
+                stream that is capturing, or a blocking copy during a capture.
+        """
+        site = site or here()
+        label = label or f"copy {direction}"
+        host = (reads if direction[0] == "h" else writes)[:1]
+        with self.lock:
+            block = self._pinned.at(host[0].start) if host else None
+            pinned = block is not None
+            rule = copies.rule(direction, pinned=pinned, blocking=blocking)
+            if stream.capture is not None and (rule.staged or rule.waits):
+                raise CudaError(
+                    "cudaErrorStreamCaptureUnsupported",
+                    f"{label} of pageable memory, or one that blocks, on {stream}, "
+                    "which is capturing",
+                )
+            if rule.waits:
+                self._forbid(label)
+            if block is not None and direction != "d2d":
+                block.uses[stream] = None
+            if rule.staged:
+                self._touch_by_host(reads, (), f"{label} (staging)", site)
+                run, reads = take(), ()
+            else:
+
+                def run() -> None:
+                    take()()
+
+            op = self.enqueue(
+                kind="copy",
+                label=label,
+                stream=stream,
+                reads=reads,
+                writes=writes,
+                run=run,
+                site=site,
+            )
+            if rule.waits and op is not None:
+                self._wait(label, str(stream), (op.id,), stream.busy_until, site)
+                join(self.order.host().clock, op.clock)
+            return op
+
+    def host_access(
+        self,
+        span: Span,
+        *,
+        write: bool,
+        label: str = "",
+        site: CallSite | None = None,
+    ) -> None:
+        """Tell that host code touches memory that the device may touch as well.
+
+        Of interest is pinned and managed memory. Within an operation that lands (a
+        host function) the access counts as that operation's.
+
+        Args:
+            span: The bytes.
+            write: Whether it writes them.
+            label: What reports call it; `host read` or `host write` if absent.
+            site: Where.
+        """
+        reads, writes = ((), (span,)) if write else ((span,), ())
+        label = label or ("host write" if write else "host read")
+        with self.lock:
+            if self._landing_op is not None:
+                self._touch(self._landing_op, reads, writes)
+            else:
+                self._touch_by_host(reads, writes, label, site or here())
+
+    def mark(self, stream: Stream) -> Record:
+        """Record an event of the allocator's own; see `allocator.Events`."""
+        site = CallSite(frames=("the caching allocator",))
+        op = self._issue("event-record", "allocator event", stream, site=site)
+        return Record(
+            op=op.id, clock=op.clock, stream=str(stream), handle=stream.handle
+        )
+
+    def passed(self, record: Record) -> bool:
+        """Whether an event of the allocator has been reached."""
+        return not self.queue.holds(record.op)
+
+    def finish(self, records: Iterable[Record]) -> None:
+        """Wait for events of the allocator on the host."""
+        records = list(records)
+        self._wait(
+            "cudaEventSynchronize",
+            "held-back blocks",
+            [r.op for r in records],
+            0.0,
+            here(),
+        )
+        for record in records:
+            join(self.order.host().clock, record.clock)
+
+    def _touch_by_host(
+        self, reads: Iterable[Span], writes: Iterable[Span], label: str, site: CallSite
+    ) -> None:
+        host = self.order.host()
+        op = self._op(
+            "host",
+            label,
+            host.agent,
+            dict(host.clock),
+            merge(reads),
+            merge(writes),
+            site=site,
+            where=host.name,
+        )
+        self._touch(op, op.reads, op.writes)
+
+    def _tenancy(self, address: int, operation: int) -> Tenancy | None:
+        for tenancy in (*self._tenants.values(), *reversed(self._past)):
+            inside = tenancy.start <= address < tenancy.start + tenancy.size
+            died = tenancy.died if tenancy.died is not None else operation
+            if inside and tenancy.born < operation <= died:
+                return tenancy
+        return None

@@ -1,0 +1,118 @@
+"""Operations: what host code asked a stream to do, as data."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+
+from sidestream.harness.runtime.spans import Span
+
+KINDS = frozenset(
+    {
+        *("torch", "copy", "fill", "launch", "host-function", "graph"),
+        *("event-record", "event-wait", "free", "host"),
+    }
+)
+"""What an operation may be; `host` is an access by a host thread itself."""
+
+Clock = Mapping[int, int]
+"""By agent, how many of its operations are known to have happened before."""
+
+_MOST_FRAMES = 12
+_PASSED = ("torch", "sidestream.harness", "contextlib", "threading", "functools")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallSite:
+    """Where host code made a call.
+
+    Attributes:
+        frames: `file:line in function`, innermost first; frames of torch and of this
+            project are left out, so that the first one is the user's.
+    """
+
+    frames: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.frames[0] if self.frames else "unknown place"
+
+
+def here() -> CallSite:
+    """Return the call site of whoever called into torch or the runtime."""
+    frames: list[str] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and len(frames) < _MOST_FRAMES:
+        module = frame.f_globals.get("__name__") or ""
+        if not _passed(module):
+            code = frame.f_code
+            frames.append(f"{code.co_filename}:{frame.f_lineno} in {code.co_name}")
+        frame = frame.f_back
+    return CallSite(frames=tuple(frames))
+
+
+def _passed(module: str) -> bool:
+    return any(module == p or module.startswith(p + ".") for p in _PASSED)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effects:
+    """What an operation touched when it ran, where that shows only then.
+
+    Attributes:
+        reads: Bytes it read.
+        writes: Bytes it wrote.
+        incomplete: Reasons why these may not be all; the run is then not judged clean.
+    """
+
+    reads: tuple[Span, ...] = ()
+    writes: tuple[Span, ...] = ()
+    incomplete: tuple[str, ...] = ()
+
+
+Run = Callable[[], "Effects | None"]
+"""Does the work of an operation when it lands. None: it touched what was declared."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Op:
+    """One operation in the order of the host program.
+
+    Attributes:
+        id: Number in issue order, unique in its runtime.
+        kind: One of `KINDS`.
+        label: What reports call it, e.g. `aten.fill_` or a kernel's name.
+        device: Index of the device; that of the stream.
+        stream: Handle of the stream, or None for what a host thread did itself.
+        where: What reports call the agent, e.g. `stream 0x10 (side)` or `host`.
+        thread: Agent number of the host thread that issued it.
+        agent: Agent number in clocks: of the stream, graph branch or host thread.
+        tick: How many operations the agent had issued, this one included.
+        clock: What happened before it, itself included.
+        reads: Bytes read, as far as known at the call.
+        writes: Bytes written, as far as known at the call.
+        site: Where host code asked for it.
+        seconds: How long the device would take for it, as far as estimated.
+        graph: Number of the graph that replays it, or 0.
+    """
+
+    id: int
+    kind: str
+    label: str
+    device: int = 0
+    stream: int | None = None
+    where: str = "host"
+    thread: int = 0
+    agent: int = 0
+    tick: int = 0
+    clock: Clock = field(default_factory=dict, repr=False)
+    reads: tuple[Span, ...] = ()
+    writes: tuple[Span, ...] = ()
+    site: CallSite = field(default_factory=CallSite, repr=False)
+    seconds: float = 0.0
+    graph: int = 0
+
+    def before(self, other: Op) -> bool:
+        """Whether this operation happens before another one, or is it."""
+        return other.clock.get(self.agent, 0) >= self.tick

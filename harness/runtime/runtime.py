@@ -1,0 +1,54 @@
+"""The virtual CUDA runtime: every call, in one object."""
+
+from __future__ import annotations
+
+from sidestream.harness.finding import Finding
+from sidestream.harness.runtime import fills, races
+from sidestream.harness.runtime.capture import Capture
+from sidestream.harness.runtime.graph_calls import GraphCalls
+from sidestream.harness.runtime.landing import Landing
+from sidestream.harness.runtime.memory_calls import MemoryCalls
+from sidestream.harness.runtime.races import Race
+from sidestream.harness.runtime.stream_calls import StreamCalls
+
+
+class Runtime(StreamCalls, GraphCalls, MemoryCalls):
+    """A CUDA runtime that runs operations late and knows what orders them.
+
+    Calls return at once. An operation lands when a wait of the host needs it, or
+    earlier if the landing policy says so; then it runs, and what it touched is held
+    against what landed before. All calls may come from any thread.
+    """
+
+    def drain(self) -> None:
+        """Land everything; the end of a program. Orders nothing."""
+        with self.lock:
+            self.queue.finish(self.queue.all())
+
+    def races(self) -> tuple[Race, ...]:
+        """Return the races found so far, one for each pair of calls."""
+        return tuple(race for race, _ in self._races.values())
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return races and dead fills found so far; `drain` first for all of them."""
+        found = [races.finding(race, count) for race, count in self._races.values()]
+        return (*found, *(fills.finding(fill) for fill in self.fills.dead()))
+
+    def schedule(self) -> Landing:
+        """Return the policy that makes every landing of this run again."""
+        return self.decisions.made()
+
+    def release_pool(self, pool: int, *, device: int = 0) -> None:
+        """Let go of a private pool: its graph is gone."""
+        with self.lock:
+            self._allocators[device].leave_pool(pool)
+
+    def _begin_pool(self, capture: Capture, pool: int) -> int:
+        number = pool or next(self._ids)
+        self._allocators[capture.origin.device].use_pool(number)
+        return number
+
+    def _end_pool(self, capture: Capture) -> None:
+        if not self._captures:
+            for allocator in self._allocators:
+                allocator.captures_ended()

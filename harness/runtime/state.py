@@ -1,0 +1,343 @@
+"""What a virtual CUDA runtime holds, and how an operation goes from call to landing."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sidestream.harness.finding import Incomplete
+from sidestream.harness.runtime import capture as captures
+from sidestream.harness.runtime.capture import Capture
+from sidestream.harness.runtime.clock import join
+from sidestream.harness.runtime.cuda_error import CudaError
+from sidestream.harness.runtime.fills import Fills
+from sidestream.harness.runtime.landing import Decisions, Landing
+from sidestream.harness.runtime.op import KINDS, CallSite, Clock, Effects, Op, Run, here
+from sidestream.harness.runtime.order import HostThread, Order
+from sidestream.harness.runtime.queue import Queue
+from sidestream.harness.runtime.races import Race, Tenancy, judge
+from sidestream.harness.runtime.shadow import Conflict, Shadow
+from sidestream.harness.runtime.spans import Span, merge
+from sidestream.harness.runtime.streams import Stream, StreamTable, implied
+from sidestream.harness.runtime.timeline import CALL, estimate
+
+DEPTH = 1024
+"""Operations that may be pending; more make the call land the oldest, as a full
+launch queue makes a call wait."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostWait:
+    """A wait of the host for the device.
+
+    Attributes:
+        call: What waited, e.g. `cudaStreamSynchronize` or `aten._local_scalar_dense`.
+        target: What for.
+        site: Where.
+        operations: How many operations had to land for it.
+        seconds: How long it would have blocked, estimated.
+        detail: More, e.g. the value that was read.
+    """
+
+    call: str
+    target: str
+    site: CallSite
+    operations: int
+    seconds: float
+    detail: str = ""
+
+
+class State:
+    """State of a virtual CUDA runtime; the calls are in the classes on top of it.
+
+    Args:
+        devices: How many devices there are.
+        landing: When operations land.
+        torch_version: Decides what `ExternalStream(0)` is.
+        depth: Operations that may be pending.
+    """
+
+    def __init__(
+        self,
+        *,
+        devices: int = 1,
+        landing: Landing | None = None,
+        torch_version: tuple[int, int] = (2, 13),
+        depth: int = DEPTH,
+    ) -> None:
+        self.lock = threading.RLock()
+        self.order = Order()
+        self.decisions = Decisions(landing or Landing())
+        self.queue = Queue(self.decisions, self._land)
+        self.streams = StreamTable(devices, self.order.agents, torch_version)
+        self.shadow = Shadow()
+        self.fills = Fills()
+        self.host_waits: list[HostWait] = []
+        self.operations = 0
+        """How many operations were called."""
+        self._devices = devices
+        self._depth = depth
+        self._ids = itertools.count(1)
+        self._ticks: dict[int, int] = {}
+        self._captures: list[Capture] = []
+        self._landing_op: Op | None = None
+        self._races: dict[tuple[object, ...], tuple[Race, int]] = {}
+        self._incomplete: dict[tuple[str, str], None] = {}
+
+    def enqueue(
+        self,
+        *,
+        kind: str,
+        label: str,
+        stream: Stream,
+        reads: Iterable[Span] = (),
+        writes: Iterable[Span] = (),
+        run: Run | None = None,
+        site: CallSite | None = None,
+        seconds: float | None = None,
+    ) -> Op | None:
+        """Call an operation on a stream; it lands later, or becomes a graph node.
+
+        Args:
+            kind: One of `KINDS`.
+            label: What reports call it.
+            stream: Where it goes.
+            reads: Bytes it reads, as far as known.
+            writes: Bytes it writes, as far as known.
+            run: Does its work when it lands; may return what it really touched,
+                which then counts instead. Called again by every replay of a graph.
+            site: Where host code asked for it; the caller's place if absent.
+            seconds: Estimated device time.
+
+        Returns:
+            The operation, or None where it was captured.
+
+        Raises:
+            CudaError: cudaErrorStreamCaptureInvalidated in a broken capture,
+                cudaErrorStreamCaptureImplicit on the legacy default stream while a
+                blocking stream is captured.
+            ValueError: for an unknown kind.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"unknown kind of operation {kind!r}")
+        reads, writes = merge(reads), merge(writes)
+        site = site or here()
+        if seconds is None:
+            seconds = estimate(kind, reads, writes)
+        with self.lock:
+            if stream.capture is not None:
+                captures.add(
+                    stream.capture,
+                    stream,
+                    kind=kind,
+                    label=label,
+                    reads=reads,
+                    writes=writes,
+                    run=run,
+                    site=site,
+                    seconds=seconds,
+                )
+                return None
+            return self._issue(
+                kind, label, stream, reads, writes, run, site=site, seconds=seconds
+            )
+
+    def _issue(
+        self,
+        kind: str,
+        label: str,
+        stream: Stream,
+        reads: tuple[Span, ...] = (),
+        writes: tuple[Span, ...] = (),
+        run: Run | None = None,
+        *,
+        site: CallSite,
+        seconds: float = 0.0,
+        clocks: Sequence[Clock] = (),
+        after: Iterable[int] = (),
+        start: float = 0.0,
+    ) -> Op:
+        """Give an operation its clock and let it wait for what comes before it.
+
+        It knows `clocks` beyond its stream and thread, waits for the pending
+        operations `after` beyond those of its stream, and cannot begin before the
+        time `start`.
+        """
+        host = self.order.host()
+        clock, waits, begin = self._before(stream, host)
+        for more in clocks:
+            join(clock, more)
+        op = self._op(
+            kind,
+            label,
+            stream.agent,
+            clock,
+            reads,
+            writes,
+            site=site,
+            stream=stream,
+            seconds=seconds,
+        )
+        stream.clock, stream.tail = clock, op.id
+        stream.busy_until = max(begin, start) + seconds
+        host.advance()
+        host.now += CALL
+        self._add(op, run, {*waits, *after})
+        return op
+
+    def _before(
+        self, stream: Stream, host: HostThread
+    ) -> tuple[dict[int, int], set[int], float]:
+        """Return what comes before the next operation of a stream, by its own rules.
+
+        Raises:
+            CudaError: cudaErrorStreamCaptureImplicit.
+        """
+        clock, waits, begin = dict(stream.clock), {stream.tail}, stream.busy_until
+        join(clock, host.clock)
+        if stream.blocking:
+            others = implied(stream, self.streams.on(stream.device))
+            for other in others:
+                if other.capture is not None:
+                    other.capture.broken = f"an operation on {stream}"
+                    raise CudaError(
+                        "cudaErrorStreamCaptureImplicit",
+                        f"{stream} would wait for {other}, which is capturing",
+                    )
+                join(clock, other.clock)
+                waits.add(other.tail)
+                begin = max(begin, other.busy_until)
+        return clock, waits, max(begin, host.now)
+
+    def _op(
+        self,
+        kind: str,
+        label: str,
+        agent: int,
+        clock: dict[int, int],
+        reads: tuple[Span, ...],
+        writes: tuple[Span, ...],
+        *,
+        site: CallSite,
+        stream: Stream | None = None,
+        where: str = "",
+        seconds: float = 0.0,
+        graph: int = 0,
+    ) -> Op:
+        """Make an operation, the next one of its agent; `clock` gets its tick.
+
+        Accesses of a host thread have the tick that its clock says: what it calls
+        afterwards knows of them, what it called before does not.
+        """
+        if stream is not None:
+            self._ticks[agent] = clock[agent] = self._ticks.get(agent, 0) + 1
+        self.operations += 1
+        return Op(
+            id=next(self._ids),
+            kind=kind,
+            label=label,
+            device=stream.device if stream is not None else 0,
+            stream=stream.handle if stream is not None else None,
+            where=where or str(stream),
+            thread=self.order.host().agent,
+            agent=agent,
+            tick=clock[agent],
+            clock=clock,
+            reads=reads,
+            writes=writes,
+            site=site,
+            seconds=seconds,
+            graph=graph,
+        )
+
+    def _add(self, op: Op, run: Run | None, after: Iterable[int]) -> None:
+        self.queue.add(op, run, after)
+        if self.decisions.eager:
+            self.queue.finish([op.id])
+        while len(self.queue) > self._depth:
+            oldest = self.queue.oldest()
+            if oldest is not None:
+                self.queue.finish([oldest.id])
+
+    def _land(self, op: Op, run: Run | None) -> None:
+        """Run an operation and judge what it touched."""
+        effects: Effects | None = None
+        if run is not None:
+            outer, self._landing_op = self._landing_op, op
+            try:
+                effects = run()
+            finally:
+                self._landing_op = outer
+        reads, writes = op.reads, op.writes
+        if effects is not None:
+            reads, writes = merge(effects.reads), merge(effects.writes)
+            for reason in effects.incomplete:
+                self._incomplete[op.label, reason] = None
+        self._touch(op, reads, writes)
+
+    def _touch(self, op: Op, reads: Iterable[Span], writes: Iterable[Span]) -> None:
+        for span in reads:
+            self.fills.read(self.shadow, span)
+            for conflict in self.shadow.read(span, op):
+                self._judge(conflict)
+        for span in writes:
+            self.fills.write(self.shadow, span, op)
+            for conflict in self.shadow.write(span, op):
+                self._judge(conflict)
+
+    def _judge(self, conflict: Conflict) -> None:
+        early, late = sorted((conflict.first, conflict.second), key=lambda op: op.id)
+        old = self._tenancy(conflict.span.start, early.id)
+        new = self._tenancy(conflict.span.start, late.id)
+        race = judge(conflict, old, new)
+        first, second = race.first, race.second
+        key = (
+            *(race.kind, race.did, race.does, first.label, second.label),
+            *(first.site.frames[:1], second.site.frames[:1]),
+        )
+        seen, count = self._races.get(key, (race, 0))
+        self._races[key] = seen, count + 1
+
+    def _tenancy(self, address: int, operation: int) -> Tenancy | None:
+        """Return whose an address was when an operation was called."""
+        return None
+
+    def _wait(
+        self,
+        call: str,
+        target: str,
+        ids: Iterable[int],
+        until: float,
+        site: CallSite,
+        detail: str = "",
+    ) -> int:
+        """Land what the host waits for; log it and return how many were needed."""
+        ids = list(ids)
+        needed = len(self.queue.needed(ids))
+        self.queue.finish(ids)
+        host = self.order.host()
+        self.host_waits.append(
+            HostWait(
+                call=call,
+                target=target,
+                site=site,
+                operations=needed,
+                seconds=max(0.0, until - host.now),
+                detail=detail,
+            )
+        )
+        host.now = max(host.now + CALL, until)
+        return needed
+
+    def _forbid(self, call: str) -> None:
+        """Refuse a call that is not safe during a capture."""
+        captures.forbid(self._captures, call, self.order.host().agent)
+
+    def incomplete(self) -> tuple[Incomplete, ...]:
+        """Return why the run could not be judged wholly, once for each reason."""
+        return tuple(
+            Incomplete(reason=reason, kernel=label)
+            for label, reason in self._incomplete
+        )
