@@ -8,6 +8,7 @@ from sidestream.harness.device.sites import cta_text, site_at
 from sidestream.harness.exec.program import SMEM_BASE, Program
 from sidestream.harness.finding import Finding, Rule, Site
 from sidestream.harness.launch import Launch
+from sidestream.harness.ptx import ir
 from sidestream.harness.race.watcher import Race, Side
 
 _MODEL = "Memory Consistency Model"
@@ -22,11 +23,33 @@ RULES = {
     "P2": f"{_MODEL}: Proxies; fence.proxy",
     "P3": f"{_COPY}: Asynchronous copy, Completion Mechanisms",
     "P4": f"{_COPY}: cp.async.bulk.wait_group",
+    "P7": f"{_SYNC}: membar, fence; tensormap.cp_fenceproxy",
     "T4": f"{_TENSOR}: tcgen05.commit",
     "T5": f"{_TENSOR}: tcgen05.wait",
 }
 """Titles of PTX ISA sections, by the rule that a race breaks."""
 _BARRIER = "a barrier, or a release and an acquire, between the two"
+_MISSING = {
+    "behind-proxy": "no proxy fence lies between them",
+    "map-unreleased": "no releasing proxy fence follows the change",
+    "map-unacquired": "no acquiring proxy fence of this map precedes the use",
+    "map-unscoped": "the scope of a proxy fence leaves the other's thread out",
+}
+"""What is missing between two accesses that are in order."""
+_MAP_FENCES = {
+    "map-unreleased": (
+        "fence.proxy.tensormap::generic.release after the change of the map, or the "
+        "change by tensormap.cp_fenceproxy, before the hand-over to the copying thread"
+    ),
+    "map-unacquired": (
+        "fence.proxy.tensormap::generic.acquire of the map's address, 128, before the "
+        "copy by the map"
+    ),
+    "map-unscoped": (
+        "scopes of the releasing and of the acquiring proxy fence that include the "
+        "other thread: .gpu across clusters, .cluster across CTAs"
+    ),
+}
 _KINDS = {"shared": "smem-race", "global": "gmem-race", "tensor": "tmem-race"}
 
 
@@ -38,12 +61,13 @@ def finding_of(
     sites = tuple(
         _site(side, program, launch, where) for side in (race.earlier, race.later)
     )
-    proxy = race.verdict == "behind-proxy"
-    kind = "proxy" if proxy else _KINDS[race.space]
+    kind = "proxy" if race.verdict == "behind-proxy" else _KINDS[race.space]
+    if "tensormap" in (race.earlier.proxy, race.later.proxy):
+        kind = "tensormap"
     if kind == "smem-race" and race.earlier.cta != race.later.cta:
         kind = "dsmem-race"
     rule, need = _missing(race, program)
-    missing = "no proxy fence lies between them" if proxy else "nothing orders them"
+    missing = _MISSING.get(race.verdict, "nothing orders them")
     return Finding(
         kind=kind,
         rule=Rule(id=rule, title=RULES[rule]),
@@ -118,6 +142,8 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
             f"fence.proxy.async.{space} after the generic access, before the thread "
             "that starts the asynchronous operation is let go on"
         )
+    if race.verdict in _MAP_FENCES:
+        return "P7", _MAP_FENCES[race.verdict]
     if race.verdict == "unscoped":
         return "race.scope", "scopes that include the other thread, on both sides"
     first = program.instruction(earlier.pc)
@@ -125,8 +151,7 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
         return "M8", "a barrier between the initialisation and every other use"
     if race.over:
         over = earlier if race.over == "earlier" else later
-        operation = program.instruction(over.pc)
-        return _completion(operation.op if operation else "", over, race.space)
+        return _completion(program.instruction(over.pc), over, race.space)
     if earlier.warp is not None and (earlier.cta, earlier.warp) == (
         later.cta,
         later.warp,
@@ -135,8 +160,13 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
     return "race.order", _BARRIER
 
 
-def _completion(name: str, over: Side, space: str) -> tuple[str, str]:
+def _completion(
+    operation: ir.Instruction | None, over: Side, space: str
+) -> tuple[str, str]:
     """How the completion of an asynchronous operation is learnt."""
+    name = operation.op if operation else ""
+    to = operation.mods.get("dst", "") if operation else ""
+    loads = to.startswith("shared")
     if name.startswith("tcgen05.st"):
         return "T5", "tcgen05.wait::st by the storing warp, and a barrier from there"
     if name.startswith("tcgen05.ld"):
@@ -147,7 +177,7 @@ def _completion(name: str, over: Side, space: str) -> tuple[str, str]:
         return "P3", (
             "cp.async.wait_group by the thread that issued the copy, and a barrier"
         )
-    if over.write and space == "shared":
+    if (over.write and space == "shared") or (over.proxy == "tensormap" and loads):
         return "P3", "a wait on the mbarrier at which it completes"
     reads = ".read" if not over.write else ""
     return "P4", (

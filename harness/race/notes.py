@@ -30,7 +30,7 @@ _SEMS = {
 }
 _SCOPES = {"": 0, "cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
 _NO_FENCE, _MEMORY, _ASYNC, _ASYNC_SHARED, _ASYNC_GLOBAL, _TENSOR_BEFORE = range(6)
-_INIT = 6
+_INIT, _MAP_RELEASE, _MAP_ACQUIRE, _MAP_COPY = range(6, 10)
 
 _DEFAULT_SEM = {
     "mbarrier.arrive": RELEASE,
@@ -60,6 +60,8 @@ def _fence(ins: ir.Instruction) -> int:
     if ins.op == "fence.proxy":
         if ins.mods.get("proxy") == "async::generic":
             return _ASYNC_SHARED
+        if ins.mods.get("proxy") == "tensormap::generic":
+            return _MAP_ACQUIRE if ins.mods["sem"] == "acquire" else _MAP_RELEASE
         if ins.mods.get("proxy") != "async":
             return _NO_FENCE
         space = ins.mods.get("space", "")
@@ -68,6 +70,8 @@ def _fence(ins: ir.Instruction) -> int:
         return _ASYNC_SHARED if space else _ASYNC
     if ins.op == "tcgen05.fence::before_thread_sync":
         return _TENSOR_BEFORE
+    if ins.op == "tensormap.cp_fenceproxy":
+        return _MAP_COPY
     if ins.op == "fence.mbarrier_init":
         return _INIT
     return _MEMORY if ins.op in ("fence", "fence.sync_restrict") else _NO_FENCE

@@ -59,15 +59,6 @@ class Unjudged:
 
 UNMODELLED: tuple[Unmodelled, ...] = (
     Unmodelled(
-        ops=("tensormap.replace", "tensormap.cp_fenceproxy"),
-        what="changes to a tensor map",
-    ),
-    Unmodelled(
-        ops=("fence.proxy",),
-        what="the tensor-map proxy",
-        when=lambda ins: ins.mods.get("proxy") == "tensormap::generic",
-    ),
-    Unmodelled(
         ops=("fence.sync_restrict", "fence.proxy"),
         what="a fence of one direction for the memory of one state space",
         when=lambda ins: "sync_restrict" in ins.mods,

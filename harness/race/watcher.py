@@ -23,9 +23,13 @@ RELAXED = ("peer-arrive", "read-proxy", "tensor-handoff")
 """Relaxations of the practice profile, as `enum Relaxation` of `core/detector.h`."""
 
 _SPACES = ("", "shared", "global", "tensor")
-_VERDICTS = ("", "unordered", "behind-proxy", "unscoped")
+_VERDICTS = (
+    *("", "unordered", "behind-proxy", "unscoped"),
+    *("map-unreleased", "map-unacquired", "map-unscoped"),
+)
 _ENGINES, _PIPES = 48, 3
-_ASYNC, _ENGINE, _WRITE = 2, 8, 1
+_WRITE, _ASYNC, _STRONG, _ENGINE = 1, 2, 4, 8
+_MAP = _ASYNC | _STRONG | _ENGINE
 _NONE = 0xFFFF_FFFF
 
 
@@ -58,7 +62,7 @@ class Side:
         warp: Warp of the CTA, or None for an asynchronous operation.
         lane: Lane, or None where several lanes touched the same bytes.
         write: Whether it writes.
-        proxy: `generic` or `async`.
+        proxy: `generic`, `async`, or `tensormap` of a copy that reads its tensor map.
     """
 
     pc: int
@@ -78,7 +82,9 @@ class Race:
     Attributes:
         space: `shared`, `global` or `tensor`.
         verdict: `unordered`; `behind-proxy`: ordered, but without the proxy fence;
-            `unscoped`: both strong, with scopes that do not include each other.
+            `unscoped`: both strong, with scopes that do not include each other;
+            `map-unreleased`, `map-unacquired`, `map-unscoped`: a tensor map was written
+            before its use, without one of its proxy fences, or with too narrow ones.
         earlier: The access that happened first in this run.
         later: The other one.
         address: Of the word they share.
@@ -251,12 +257,13 @@ class Watcher:
         cta = race.cta[which]
         flags, lane = race.flags[which], race.lane[which]
         engine = bool(flags & _ENGINE)
+        proxy = "async" if flags & _ASYNC else "generic"
         return Side(
             pc=race.pc[which],
             cta=None if cta == _NONE else cta,
             warp=None if engine else at,
             lane=None if engine or lane == ANY_LANE else lane,
             write=bool(flags & _WRITE),
-            proxy="async" if flags & _ASYNC else "generic",
+            proxy="tensormap" if flags == _MAP else proxy,
             clock=race.clock[which],
         )

@@ -6,7 +6,8 @@ import pytest
 from isa_gaps import unexplained
 
 from sidestream.harness.cuda.memory import AllocationTable
-from sidestream.harness.device.vgpu import run_launch
+from sidestream.harness.device.programs import CACHE
+from sidestream.harness.device.vgpu import run_launch, watch_launch
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.launch import Launch
 from sidestream.scenarios.litmus import TWINS
@@ -29,10 +30,10 @@ def memory():
     return table, table.allocate(GLOBAL_BYTES, "g")
 
 
-def outcome_of(twin, *, sound, seed, profile):
-    table, buffer = memory()
+def launch_of(twin, *, sound):
+    _, buffer = memory()
     buffer.data[:] = 0
-    launch = Launch(
+    return Launch(
         kernel="litmus",
         ptx=text_of(twin, sound=sound),
         grid=(twin.ctas, 1, 1),
@@ -40,9 +41,12 @@ def outcome_of(twin, *, sound, seed, profile):
         cluster=(twin.cluster, 1, 1),
         params=(buffer.va.to_bytes(8, "little"), map_of(buffer.va)),
     )
+
+
+def outcome_of(twin, *, sound, seed, profile):
     return run_launch(
-        launch,
-        table,
+        launch_of(twin, sound=sound),
+        memory()[0],
         Options(seed=seed, budget=BUDGET, tensor_memory_check=False),
         profile=profile,
     )
@@ -79,6 +83,29 @@ def test_the_sound_twin_is_clean(name, profile):
         assert outcome.findings == (), (seed, outcome)
         assert unexplained(outcome, profile) == []
         assert outcome.finished
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, t in TWINS.items() if t.op.startswith("fence.") and not t.broken]
+)
+def test_a_fence_that_orders_nothing_is_no_fence(name):
+    twin = TWINS[name]
+    launch = launch_of(twin, sound=True)
+    instructions = CACHE.get(launch, memory()[0]).program.function.instructions
+    spelt = {line.split(" ")[0].rstrip(";") for line in twin.op.splitlines()}
+    weak = [i.index for i in instructions if i.spelling in spelt]
+    profile = twin.broken_in[0]
+    # Where others are spelt like it, without them there is no less to tell.
+    told_of = told(
+        watch_launch(
+            launch,
+            memory()[0],
+            Options(budget=BUDGET, tensor_memory_check=False),
+            profile=profile,
+            weak=weak,
+        ).outcome
+    )
+    assert told_of >= {(f.kind, f.rule, tuple(sorted(f.sites))) for f in twin.found}
 
 
 def test_there_are_enough_twins():

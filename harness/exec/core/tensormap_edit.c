@@ -3,6 +3,8 @@
  * bits change, and values that count from one are stored less one. */
 #include "tensormap.h"
 
+#include "observer.h"
+
 /* The order is that of exec/lower/tensormap.py. */
 enum Field {
   FIELD_ADDRESS = 0, FIELD_RANK, FIELD_BOX, FIELD_DIM, FIELD_STRIDE, FIELD_STEP,
@@ -42,10 +44,13 @@ static void edit(u32 *w, u32 field, u32 ord, u64 value) {
 /* a = address, b = value (64 bits if x[3]), imm = offset; x = field, ordinal, space */
 static int replace(Warp *w, const Insn *i, u32 m) {
   const u64 *a = R64(i->a);
+  u64 at[LANES];
+  for (u32 l = 0; l < LANES; l++) at[l] = a[l] + (u64)i->imm;
+  /* "treated as a weak memory operation, on the entire 1024-bit opaque object" */
+  OBSERVE(w->m, lanes, w, i, m, (u32)i->x[2], at, TMAP_BYTES, ACCESS_WRITE);
   for (u32 l = 0; l < LANES; l++) {
     if (!lane_on(m, (int)l)) continue;
-    u8 *p = resolve(w, i, l, (u32)i->x[2], a[l] + (u64)i->imm, TMAP_BYTES, TMAP_ALIGN,
-                    ACCESS_ATOMIC);
+    u8 *p = resolve(w, i, l, (u32)i->x[2], at[l], TMAP_BYTES, TMAP_ALIGN, ACCESS_ATOMIC);
     if (!p) continue;
     u32 words[TMAP_WORDS];
     memcpy(words, p, sizeof words);
@@ -53,6 +58,20 @@ static int replace(Warp *w, const Insn *i, u32 m) {
     memcpy(p, words, sizeof words);
   }
   return STEP_NEXT;
+}
+
+/* Every lane copies its part, in the generic proxy; then the fence. */
+static void tell_copy(const Warp *w, const Insn *i, u32 m, u64 from, u64 to, u32 size) {
+  u64 source[LANES], target[LANES];
+  u32 part = size / LANES;
+  if (m != FULL) m &= -m, part = size; /* lanes that have exited copy nothing */
+  for (u32 l = 0; l < LANES; l++) {
+    source[l] = from + (m == FULL ? l * part : 0);
+    target[l] = to + (m == FULL ? l * part : 0);
+  }
+  OBSERVE(w->m, lanes, w, i, m, SPACE_SHARED, source, part, ACCESS_READ);
+  OBSERVE(w->m, lanes, w, i, m, SPACE_GLOBAL, target, part, ACCESS_WRITE);
+  OBSERVE(w->m, fence, w, i, w->mask);
 }
 
 /* All threads of the warp copy one map together: a = destination (global), b = source
@@ -70,7 +89,10 @@ static int copy_fence(Warp *w, const Insn *i, u32 m) {
       fault(w, i, k, FAULT_ILLEGAL, R64(i->a)[k], size, 0);
   const u8 *p = resolve(w, i, l, SPACE_SHARED, from, size, 128, ACCESS_READ);
   u8 *d = resolve(w, i, l, SPACE_GLOBAL, to, size, 128, ACCESS_WRITE);
-  if (p && d) memcpy(d, p, size);
+  if (p && d) {
+    tell_copy(w, i, m, from, to, size);
+    memcpy(d, p, size);
+  }
   return STEP_NEXT;
 }
 

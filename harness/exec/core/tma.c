@@ -17,11 +17,19 @@
 #include "cluster.h"
 #include "cost.h"
 #include "mbarrier.h"
+#include "observer.h"
+
+/* The map may change once the operation that uses it is complete. */
+static void tell_map(const Machine *m, const Async *op) {
+  if (op->arg[A_MAP] >> WINDOW_SHIFT) return; /* a parameter: nobody writes it */
+  OBSERVE(m, engine, op, SPACE_GLOBAL, op->arg[A_MAP], TMAP_BYTES, ACCESS_MAP);
+}
 
 static void load_land(Machine *m, Async *op) {
   TensorMap t;
   s64 coord[TMAP_DIMS];
   if (tma_decode(op, &t, coord)) return;
+  tell_map(m, op);
   u64 bytes = t.rows * t.row_bytes;
   u32 addr = (u32)op->arg[A_SMEM], mbar = (u32)op->arg[A_MBAR];
   u32 mask = (u32)op->arg[A_MASK];
@@ -77,6 +85,7 @@ static void read_land(Machine *m, Async *op) {
   TensorMap t;
   s64 coord[TMAP_DIMS];
   if (tma_decode(op, &t, coord)) return;
+  tell_map(m, op);
   u8 *data = malloc(t.rows * t.row_bytes);
   if (data && !tma_read_tile(m, op, &t, (u32)op->arg[A_SMEM], data)) {
     free(data);
@@ -173,6 +182,7 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
     op->arg[A_MBAR] = bar;
     op->arg[A_MASK] = to;
     op->arg[A_LANE] = lane;
+    op->arg[A_MAP] = va;
     for (u32 d = 0; d < TMAP_DIMS; d++) {
       s64 c = d < n ? RS32(ref[EXT_COORD + d])[lane] : 0;
       op->arg[A_COORD + d] = (u64)c;

@@ -11,7 +11,7 @@ enum { X_DIM = 0, X_SMEM_OFFSET, X_MBAR_OFFSET, X_RED, X_FLAGS = X_RED };
 enum { FOUR_ROWS = 0x100 }; /* .tile::gather4, .tile::scatter4 */
 enum LoadFlag { LOAD_PAIR = 1, /* .cta_group::2 */ LOAD_OWN = 2 /* to .shared::cta */ };
 /* arg slots of an operation in flight; the map's words come first */
-enum { A_SMEM = 8, A_MBAR, A_MASK, A_LANE, A_COORD, A_END = A_COORD + TMAP_DIMS };
+enum { A_SMEM = 8, A_MBAR, A_MASK, A_LANE, A_MAP, A_COORD, A_END = A_COORD + TMAP_DIMS };
 
 /* A row of the box: which part of it lies inside the tensor. */
 typedef struct RowPart {

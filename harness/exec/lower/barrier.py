@@ -99,7 +99,12 @@ def _fence(low: Builder, ins: ir.Instruction) -> None:
     The row is there for an observer.
     """
     only(ins, "sem", "scope", "proxy", "space", "sync_restrict")
-    low.emit("fence")
+    address = ins.args.get("addr")
+    if isinstance(address, ir.Address):  # of a tensor map
+        row, offset = low.address(address, 64)
+        low.emit("fence", a=row, imm=offset)
+    else:
+        low.emit("fence")
 
 
 def _grid_dependency(low: Builder, ins: ir.Instruction) -> None:

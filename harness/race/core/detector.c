@@ -40,6 +40,7 @@ void detector_free(Detector *d) {
   }
   global_free(d);
   locations_free(d);
+  map_fences_free(d);
   shadow_free(&d->shadow);
   free(d->engine);
   free(d->cta);

@@ -93,6 +93,20 @@ typedef struct GroupAgent {
   u32 n_news, cap_news;
 } GroupAgent;
 
+/* A proxy fence of tensor maps by lanes that knew the same, or by way of exception the
+ * copy that is judged. `born` of the CTAs of its cluster, `heard`: news of others. */
+enum { MAP_RELEASE = 0, MAP_ACQUIRE, MAX_CLUSTER = 16 };
+typedef struct MapFence {
+  u32 comp, clock, lanes, within, heard;
+  u32 born[MAX_CLUSTER];
+  u64 address; /* of the map that an acquire names */
+  Knowledge *known;
+} MapFence;
+typedef struct MapFences {
+  MapFence *at;
+  u32 n, cap;
+} MapFences;
+
 typedef struct Page Page;
 typedef struct Location Location;
 
@@ -108,6 +122,7 @@ typedef struct Detector {
   Page **page;
   u32 n_pages, cap_pages;
   Location **location; /* buckets */
+  MapFences map_fence[2]; /* MAP_RELEASE, MAP_ACQUIRE */
   Knowledge *scratch;
   Race race[MAX_RACES];
   u32 n_races;
@@ -146,4 +161,7 @@ void news_clear(GroupAgent *g);
 /* A fence that reaches beyond the cluster. */
 void news_fence(Detector *d, u32 slot, u32 warp, u32 lanes);
 u32 detector_foreign(const Detector *d, const Accessor *a, const Entry *e, u32 plane);
+/* A write of a tensor map that comes before a copy by it: APART behind a pair of proxy
+ * fences, else what is missing. */
+u32 detector_map_order(Detector *d, const Accessor *a, const Entry *e);
 #endif

@@ -20,6 +20,11 @@ void detector_fence_init(Detector *d, u32 slot, u32 warp, u32 lanes);
 /* `acquires`, `releases`: what a fence with a .sem of one direction does not. */
 void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 scope, u32 acquires,
                     u32 releases);
+/* fence.proxy.tensormap::generic, which = MAP_RELEASE or MAP_ACQUIRE of the map at an
+ * address. The caller lets the clock of the warp go on, once for all lanes. */
+void detector_map_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 which, u32 scope,
+                        u64 address);
+void map_fences_free(Detector *d);
 u32 detector_issue(Detector *d, u32 slot, u32 warp, u32 lanes);
 u32 detector_follow(Detector *d, u32 id);
 void detector_drop(Detector *d, u32 id);

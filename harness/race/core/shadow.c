@@ -18,6 +18,7 @@ static inline int same_agent(const Detector *d, const Entry *e, const Entry *now
 /* Both strong and each within the other's scope. */
 static int morally_strong(const Detector *d, const Entry *e, const Entry *now) {
   if (!(entry_flags(e) & entry_flags(now) & ENTRY_STRONG)) return 0;
+  if (entry_reads_map(e) || entry_reads_map(now)) return 0;
   u32 least = e->scope < now->scope ? e->scope : now->scope;
   if (least >= SCOPE_GPU) return 1;
   if (e->clock < detector_born(d, e->comp)) return 0; /* of an earlier CTA */
@@ -44,13 +45,16 @@ static u32 order(Detector *d, const Accessor *a, const Entry *e) {
     return APART;
   const Knowledge *k = a->known;
   u32 c = e->comp - a->first_comp;
-  u32 crossing = (entry_flags(&a->entry) & ENTRY_ASYNC) && !(entry_flags(e) & ENTRY_ASYNC);
+  int map = entry_reads_map(&a->entry) && (entry_flags(e) & ENTRY_WRITE);
+  u32 crossing = !entry_reads_map(&a->entry) && (entry_flags(&a->entry) & ENTRY_ASYNC) &&
+                 !(entry_flags(e) & ENTRY_ASYNC);
   u32 plane = crossing ? a->async_plane : PLANE_ORDER;
   if (c >= k->n || e->clock < detector_born(d, e->comp)) {
     u32 verdict = detector_foreign(d, a, e, plane);
+    if (verdict == APART && map) return detector_map_order(d, a, e);
     if (verdict != BEHIND_PROXY) return verdict;
   } else {
-    if (knows(k, plane, c, e->clock, e->lane)) return APART;
+    if (knows(k, plane, c, e->clock, e->lane)) return map ? detector_map_order(d, a, e) : APART;
     if (!crossing || !knows(k, PLANE_ORDER, c, e->clock, e->lane)) return UNORDERED;
   }
   if ((entry_flags(e) & ENTRY_WRITE) || d->profile == PROFILE_ISA) return BEHIND_PROXY;
@@ -65,7 +69,8 @@ static u32 judge(Detector *d, const Accessor *a, const Entry *e, u32 bytes, int 
   if (!*conflict) return verdict;
   int uniform = e->bytes == bytes || e->cut;
   if (uniform && morally_strong(d, e, &a->entry)) *conflict = 0;
-  else if (uniform && verdict == UNORDERED &&
+  else if (uniform && verdict == UNORDERED && !entry_reads_map(e) &&
+           !entry_reads_map(&a->entry) &&
            (entry_flags(e) & entry_flags(&a->entry) & ENTRY_STRONG))
     return UNSCOPED;
   return verdict;

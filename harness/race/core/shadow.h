@@ -15,6 +15,9 @@ enum EntryFlag {
   ENTRY_ASYNC = 2,  /* through the async proxy */
   ENTRY_STRONG = 4, /* may be morally strong (PTX ISA: Morally Strong Operations) */
   ENTRY_ENGINE = 8, /* made by an asynchronous operation */
+  /* A copy reads its tensor map, through the tensor-map proxy: a combination that no
+   * other access has. */
+  ENTRY_MAP = ENTRY_ENGINE | ENTRY_ASYNC | ENTRY_STRONG
 };
 enum Scope { SCOPE_NONE = 0, SCOPE_CTA, SCOPE_CLUSTER, SCOPE_GPU, SCOPE_SYS, SCOPE_RELAXED = 8 };
 
@@ -37,6 +40,8 @@ static inline void entry_set_flags(Entry *e, u32 flags) {
   e->flags_high = flags >> 2 & 3u;
 }
 
+static inline int entry_reads_map(const Entry *e) { return entry_flags(e) == ENTRY_MAP; }
+
 enum { CELL_BYTES = 16, CELL_ENTRIES = 5, MAX_COMPONENTS = 1 << 14 };
 enum { TMEM_CELL_LANES = 16, TMEM_CELLS = 512 * 128 / TMEM_CELL_LANES };
 #define ALL_BYTES 0xffffu
@@ -57,7 +62,11 @@ enum Verdict {
   APART = 0,     /* no conflict, or ordered */
   UNORDERED,     /* a race */
   BEHIND_PROXY,  /* ordered, but no proxy fence is on the way */
-  UNSCOPED       /* both strong, but their scopes do not include each other */
+  UNSCOPED,      /* both strong, but their scopes do not include each other */
+  /* a write of a tensor map, then a copy by the map, without a proxy fence that ... */
+  MAP_UNRELEASED, /* ... releases the write */
+  MAP_UNACQUIRED, /* ... acquires what was released, at the map's address */
+  MAP_UNSCOPED    /* ... reaches the other one's thread */
 };
 
 /* Who accesses, for the judge. */

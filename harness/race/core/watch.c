@@ -161,6 +161,7 @@ static void engine(void *state, const Async *op, u32 space, u64 addr, u64 size,
   Watch *h = state;
   u32 flags = (access & ACCESS_WRITE ? ENTRY_WRITE : 0) | proxy_of(op) |
               (access == ACCESS_ATOMIC ? ENTRY_STRONG : 0);
+  if (access == ACCESS_MAP) flags = ENTRY_MAP;
   u32 pc = pc_of(op->cta->m, op->insn);
   if (space == SPACE_GLOBAL) {
     detector_engine_global(h->detector, op->agent, pc, addr, size, flags);
@@ -318,12 +319,28 @@ static void converge(void *state, const Warp *w, const Insn *i, u32 m) {
   else detector_converge(told(h, w), w->cta->slot, w->id, m);
 }
 
+/* Of the tensor maps: the lanes of an acquire may name several. */
+static void map_fence(Watch *h, const Warp *w, const Insn *i, u32 m, u32 which) {
+  Detector *d = told(h, w);
+  u32 slot = w->cta->slot, scope = note_of(h, w, i).scope;
+  const u64 *base = which == MAP_ACQUIRE ? R64(i->a) : NULL;
+  for (u32 left = m, group = 0; left; left &= ~group) {
+    u32 lead = (u32)__builtin_ctz(left);
+    group = left;
+    for (u32 l = 0; base && l < LANES; l++)
+      if (base[l] != base[lead]) group &= ~(1u << l);
+    detector_map_fence(d, slot, w->id, group, which, scope,
+                       base ? base[lead] + (u64)i->imm : 0);
+  }
+  detector_tick(d, slot, w->id);
+}
+
 static void fence(void *state, const Warp *w, const Insn *i, u32 m) {
   Watch *h = state;
   Detector *d = told(h, w);
   u32 slot = w->cta->slot, kind = note_of(h, w, i).fence, sem = note_of(h, w, i).sem;
   if (weak(h, w)) {
-    u32 ticks = kind == FENCE_ASYNC ? 2 : kind && kind != FENCE_TENSOR_BEFORE;
+    u32 ticks = kind == FENCE_ASYNC || kind == FENCE_MAP_COPY ? 2 : kind && kind != FENCE_TENSOR_BEFORE;
     for (u32 k = ticks; k; k--)
       detector_tick(d, slot, w->id);
     return;
@@ -332,6 +349,10 @@ static void fence(void *state, const Warp *w, const Insn *i, u32 m) {
   if (kind == FENCE_MEMORY)
     detector_fence(d, slot, w->id, m, note_of(h, w, i).scope, sem != SEM_RELEASE,
                    sem != SEM_ACQUIRE);
+  /* The lanes copy the map together: who comes after one of them comes after it all. */
+  if (kind == FENCE_MAP_COPY) detector_converge(d, slot, w->id, m);
+  if (kind == FENCE_MAP_RELEASE || kind == FENCE_MAP_COPY) map_fence(h, w, i, m, MAP_RELEASE);
+  if (kind == FENCE_MAP_ACQUIRE) map_fence(h, w, i, m, MAP_ACQUIRE);
   if (kind == FENCE_INIT) detector_fence_init(d, slot, w->id, m);
   if (kind == FENCE_ASYNC || kind == FENCE_ASYNC_SHARED)
     detector_fence_proxy(d, slot, w->id, m, PLANE_ASYNC_SHARED);

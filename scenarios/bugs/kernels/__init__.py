@@ -23,6 +23,9 @@ from sidestream.scenarios.bugs.kernels.kernel_bug import Kernel, KernelBug
 from sidestream.scenarios.bugs.kernels.mailbox_reused_early import (
     MAILBOX_REUSED_EARLY,
 )
+from sidestream.scenarios.bugs.kernels.map_changed_under_peer import (
+    MAP_CHANGED_UNDER_PEER,
+)
 from sidestream.scenarios.bugs.kernels.p_stored_over_scores import (
     P_STORED_OVER_SCORES,
 )
@@ -66,6 +69,7 @@ KERNEL_BUGS: tuple[KernelBug, ...] = (
     ROW_MAX_SLOT_PAST_END,
     EMPTY_SEQUENCE_WITHOUT_FENCE,
     STAGE_OVERWRITTEN_WITHOUT_FENCE,
+    MAP_CHANGED_UNDER_PEER,
     PAYLOAD_LOADED_BEHIND_FLAG,
     SLAB_GATE_LAPPED,
     WAIT_ON_OTHER_SLOT,
