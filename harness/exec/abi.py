@@ -137,7 +137,7 @@ class CostUnit(ctypes.Structure):
 
 
 class CostTable(ctypes.Structure):
-    """`struct CostTable` of `cost.h`; `rows` is 0 without a cost model."""
+    """`struct CostTable` of `cost.h`."""
 
     _fields_ = [("rows", ctypes.c_void_p), ("unit", CostUnit * 7)]
 
@@ -178,7 +178,6 @@ class Config(ctypes.Structure):
         ("choices", ctypes.c_void_p),
         ("n_choices", ctypes.c_uint64),
         ("observer", ctypes.c_void_p),
-        ("cost", CostTable),
     ]
 
 

@@ -180,8 +180,13 @@ class Core:
         lib.ss_faults.argtypes = [ctypes.c_void_p]
         lib.ss_counts.restype = ctypes.c_void_p
         lib.ss_counts.argtypes = [ctypes.c_void_p]
-        lib.ss_cost.restype = ctypes.c_void_p
-        lib.ss_cost.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
+        lib.cost_new.restype = ctypes.c_void_p
+        lib.cost_new.argtypes = [u32, u32, u32, u32, ctypes.POINTER(abi.CostTable)]
+        lib.cost_free.argtypes = [ctypes.c_void_p]
+        lib.cost_observer.restype = ctypes.c_void_p
+        lib.cost_observer.argtypes = [ctypes.c_void_p]
+        lib.cost_result.restype = ctypes.c_void_p
+        lib.cost_result.argtypes = [ctypes.c_void_p, u32]
         lib.ss_blocked.restype = ctypes.c_uint32
         lib.ss_blocked.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32]
         sizes = (

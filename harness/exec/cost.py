@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sidestream.harness.exec import abi
 from sidestream.harness.exec.build import load, pointer
+from sidestream.harness.exec.observer import Geometry
 from sidestream.harness.exec.program import Program
 from sidestream.harness.ptx import ir
 
@@ -184,35 +185,64 @@ def charges(program: Program, table: CostTable) -> NDArray[np.void]:
     return charged
 
 
-def config(charged: NDArray[np.void], table: CostTable) -> abi.CostTable:
-    """Return what `ss_create` takes; `charged` must outlive the machine's creation."""
-    made = abi.CostTable(rows=pointer(charged))
-    for slot, unit in zip(made.unit, table.units.values(), strict=True):
-        slot.rate, slot.latency = unit.rate, unit.latency
-    return made
+class Clocks:
+    """The cost model of one execution: an observer of it.
 
+    Args:
+        program: What will be executed.
+        table: What is charged.
+    """
 
-def read(machine: int, *, rows: int, warps: int) -> Costs:
-    """Copy a machine's counters out; it was created with a cost table."""
-    lib = load().lib
+    def __init__(self, program: Program, table: CostTable) -> None:
+        self._rows = len(program.code)
+        self._charged = charges(program, table)
+        self._table = abi.CostTable(rows=pointer(self._charged))
+        for slot, unit in zip(self._table.unit, table.units.values(), strict=True):
+            slot.rate, slot.latency = unit.rate, unit.latency
+        self._warps = 0
+        self._clocks: int | None = None
 
-    def take(what: int, count: int) -> NDArray[np.uint64]:
-        raw = ctypes.string_at(lib.ss_cost(machine, what), 8 * count)
-        return np.frombuffer(raw, np.uint64)
+    def attach(self, geometry: Geometry) -> int:
+        """Return the address of the observer for a machine of this geometry.
 
-    each = 3 * len(WAITS) + PARTS
-    path = 2 + PARTS
-    waits = take(3, each * WARPS).reshape(WARPS, each)
-    totals = take(4, 1 + 2 * path)
-    return Costs(
-        rows=take(0, rows * warps).reshape(warps, rows),
-        lanes=take(1, rows),
-        work=take(2, rows),
-        waits=tuple(_waits(waits[k]) for k in range(warps)),
-        ctas=int(totals[0]),
-        chain=_path(totals[1 : 1 + path]),
-        longest=_path(totals[1 + path :]),
-    )
+        Raises:
+            MemoryError: it does not fit.
+        """
+        lib = load().lib
+        self._warps = geometry.warps
+        self._clocks = lib.cost_new(
+            geometry.slots, geometry.warps, geometry.smem, self._rows, self._table
+        )
+        if not self._clocks:
+            raise MemoryError("the cost model does not fit")
+        return int(lib.cost_observer(self._clocks))
+
+    def read(self) -> Costs:
+        """Copy out what was counted up to now."""
+        lib = load().lib
+
+        def take(what: int, count: int) -> NDArray[np.uint64]:
+            raw = ctypes.string_at(lib.cost_result(self._clocks, what), 8 * count)
+            return np.frombuffer(raw, np.uint64)
+
+        each = 3 * len(WAITS) + PARTS
+        path = 2 + PARTS
+        waits = take(3, each * WARPS).reshape(WARPS, each)
+        totals = take(4, 1 + 2 * path)
+        return Costs(
+            rows=take(0, self._rows * self._warps).reshape(self._warps, self._rows),
+            lanes=take(1, self._rows),
+            work=take(2, self._rows),
+            waits=tuple(_waits(waits[k]) for k in range(self._warps)),
+            ctas=int(totals[0]),
+            chain=_path(totals[1 : 1 + path]),
+            longest=_path(totals[1 + path :]),
+        )
+
+    def close(self) -> None:
+        """Give its memory back."""
+        load().lib.cost_free(self._clocks)
+        self._clocks = None
 
 
 def _path(words: NDArray[np.uint64]) -> Path:

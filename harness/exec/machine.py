@@ -7,7 +7,6 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from sidestream.harness.errors import UsageError
 from sidestream.harness.exec import abi, cost
 from sidestream.harness.exec.build import load, pointer
+from sidestream.harness.exec.observer import Geometry, Observer
 from sidestream.harness.exec.program import Program, arch_number
 from sidestream.harness.exec.result import Result, read_result
 from sidestream.harness.exec.schedule import Choices, Schedule
@@ -83,30 +83,6 @@ class Options:
             depth=schedule.depth,
             choices=schedule.choices,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Geometry:
-    """The places a launch takes on the machine.
-
-    Attributes:
-        slots: CTAs alive at once, whole clusters.
-        cluster: CTAs of a cluster.
-        warps: Warps of a CTA.
-        smem: Bytes of shared memory of a CTA.
-    """
-
-    slots: int
-    cluster: int
-    warps: int
-    smem: int
-
-
-class Observer(Protocol):
-    """Watches a launch through the table of functions of `core/observer.h`."""
-
-    def attach(self, geometry: Geometry) -> int:
-        """Return the address of the `Observer`, alive as long as the object."""
 
 
 def _geometry(
@@ -209,11 +185,11 @@ class Running:
     ) -> None:
         check_geometry(program, launch, options)
         self._lib = load().lib
-        self._program, self._options = program, options
+        self._program = program
         self._params = parameter_block(program, launch)
         allocs = np.ascontiguousarray(allocations, abi.ALLOC_DTYPE)
         threads = launch.block[0] * launch.block[1] * launch.block[2]
-        self._warps = warps = -(-threads // 32)
+        warps = -(-threads // 32)
         smem = program.static_smem + launch.dynamic_smem
         each = warps * (program.rf_bytes + program.local_bytes * 32) + smem
         each += _TENSOR_MEMORY if program.tensor_memory else 0
@@ -247,13 +223,13 @@ class Running:
             tensor_memory=program.tensor_memory,
             tmem_check=options.tensor_memory_check,
             isa_order=options.isa_order,
-            observer=observer.attach(_geometry(program, launch, resident, options))
-            if observer
-            else None,
         )
-        if options.cost:
-            charged = cost.charges(program, options.cost)
-            config.cost = cost.config(charged, options.cost)
+        self._clocks = cost.Clocks(program, options.cost) if options.cost else None
+        geometry = _geometry(program, launch, resident, options)
+        watching = [o.attach(geometry) for o in (observer, self._clocks) if o]
+        self._observers = (ctypes.c_void_p * (len(watching) + 1))(*watching)
+        if watching:
+            config.observer = ctypes.addressof(self._observers)
         self._choices = np.array(options.choices, abi.CHOICE_PAIR).reshape(-1, 2)
         config.policy = abi.POLICIES.index(options.policy)
         config.depth = options.depth
@@ -262,6 +238,7 @@ class Running:
         config.n_choices = len(self._choices)
         self._machine: int | None = self._lib.ss_create(ctypes.byref(config))
         if not self._machine:
+            self.close()
             raise MemoryError(
                 f"{launch.kernel}: {resident} resident CTAs of {each >> 20} MiB do not "
                 "fit"
@@ -281,17 +258,16 @@ class Running:
         """Return what it has given up to now."""
         assert self._machine
         result = read_result(self._program, self._machine, seconds, late=late)
-        if self._options.cost:
-            counted = cost.read(
-                self._machine, rows=len(self._program.code), warps=self._warps
-            )
-            result = dataclasses.replace(result, costs=counted)
+        if self._clocks:
+            result = dataclasses.replace(result, costs=self._clocks.read())
         return result
 
     def close(self) -> None:
         """Give its memory back."""
         self._lib.ss_destroy(self._machine)
         self._machine = None
+        if self._clocks:
+            self._clocks.close()
 
     # --- together with other launches (exec/overlap.py) -------------------------
     def depend(self, *, pending: bool) -> None:

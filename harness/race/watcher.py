@@ -12,7 +12,7 @@ from types import TracebackType
 import numpy as np
 
 from sidestream.harness.exec.build import SOURCE, build_library, pointer
-from sidestream.harness.exec.machine import Geometry
+from sidestream.harness.exec.observer import Geometry
 from sidestream.harness.exec.program import Program
 from sidestream.harness.race.notes import notes_of
 

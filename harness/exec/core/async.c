@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "observer.h"
-#include "cost.h"
 
 Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land) {
   Machine *m = w->m;
@@ -26,8 +25,9 @@ Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land) {
   op->mask = 0;
   op->group = 0;
   op->data = NULL;
-  op->agent = 0;
-  op->path = NULL;
+  op->agent = op->timed = 0;
+  op->work = 0;
+  op->units = 1;
   op->seq = m->async_seq++;
   return op;
 }
@@ -35,22 +35,18 @@ Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land) {
 static void land(Machine *m, Async *op) {
   const Async *outer = m->landing;
   m->landing = op;
-  const CostPath *before = m->cost ? cost_land(m, op) : NULL;
   op->land(m, op);
-  if (m->cost) cost_landed(m, op, before);
   OBSERVE(m, landed, op);
   m->landing = outer;
 }
 
 void async_land_at_once(Machine *m, Async *op) {
   OBSERVE(m, issue, op, m->landing);
-  if (m->cost) cost_issued(m, op);
   land(m, op);
 }
 
 void async_push(Machine *m, Async *op) {
   OBSERVE(m, issue, op, m->landing);
-  if (m->cost) cost_issued(m, op);
   if (m->n_queue == m->cap_queue) {
     u32 cap = m->cap_queue ? m->cap_queue * 2 : 64;
     Async **q = realloc(m->queue, cap * sizeof *q);

@@ -12,7 +12,6 @@
 #include "bulk_group.h"
 #include "bulk_reduce.h"
 #include "cluster.h"
-#include "cost.h"
 #include "mbarrier.h"
 #include "observer.h"
 
@@ -177,7 +176,7 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land, int wide_
     op->lane = l;
     op->mask = 1u << l;
     op->group = bulk_group_step(w->bulk_committed[l], BULK_GROUP_ISSUE, 0, 0).value;
-    if (w->m->cost) cost_work(w->m, a[A_SIZE], 1);
+    op->work = a[A_SIZE];
     async_push(w->m, op);
   }
   return STEP_NEXT;
@@ -222,15 +221,6 @@ static void tell(const Warp *w, const Insn *i, u32 m) {
   OBSERVE(w->m, groups, w, i, m, ASYNC_BULK_STORE, end, (u32)i->x[1]);
 }
 
-static void keep_time(const Warp *w, const Insn *i, u32 m) {
-  u32 end = 0, may_be_pending = (u32)i->x[0];
-  for (u32 left = m; left; left &= left - 1) {
-    u32 c = w->bulk_committed[__builtin_ctz(left)];
-    if (c > may_be_pending && c - may_be_pending > end) end = c - may_be_pending;
-  }
-  cost_groups_pass(w->m, w, i->x[1] ? ASYNC_BULK_STORE : ASYNC_BULK_WRITE, end);
-}
-
 /* x[0] = N, x[1] = 1 for .read: only the reading of the sources is waited for */
 static int wait(Warp *w, const Insn *i, u32 m) {
   const Machine *mach = w->m;
@@ -246,7 +236,6 @@ static int wait(Warp *w, const Insn *i, u32 m) {
   }
   if (!pending) {
     if (mach->observer) tell(w, i, m);
-    if (w->m->cost) keep_time(w, i, m);
     return STEP_NEXT;
   }
   block_on(w, BLOCK_ASYNC, 0, pending);

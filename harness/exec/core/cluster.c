@@ -5,7 +5,6 @@
  */
 #include "observer.h"
 #include "cluster_barrier.h"
-#include "cost.h"
 #include "named_barrier.h"
 
 /* Misuse of barrier.cluster; the info of FAULT_NAMED_BARRIER, beside the codes of
@@ -17,8 +16,6 @@ static void step(Warp *w, u32 op, u32 n) {
   ClusterBarrierResult r = cluster_barrier_step(lead->cluster_bar, op, n);
   if (r.completed) {
     OBSERVE(w->m, cluster_complete, lead);
-    if (w->m->cost)
-      cost_barrier_release(w->m, lead, COST_CLUSTER_BARRIER, lead->cluster_bar.phase);
     w->m->progress++;
   }
   lead->cluster_bar = r.state;
@@ -60,7 +57,6 @@ static int cluster_arrive(Warp *w, const Insn *i, u32 m) {
     n++;
   }
   OBSERVE(w->m, cluster_arrive, w, i, m);
-  if (w->m->cost) cost_barrier_arrive(w->m, lead, COST_CLUSTER_BARRIER, w);
   w->m->progress++;
   if (n) step(w, CLUSTER_ARRIVE, n);
   return STEP_NEXT;
@@ -75,9 +71,6 @@ static int cluster_wait(Warp *w, const Insn *i, u32 m) {
       return STEP_BLOCK;
     }
   OBSERVE(w->m, cluster_wait, w, i, m);
-  u64 waited = w->cluster_lane[__builtin_ctz(m)];
-  if (w->m->cost && waited)
-    cost_barrier_pass(w->m, lead, COST_CLUSTER_BARRIER, waited - 1, w);
   for (u32 l = 0; l < LANES; l++) {
     if (!lane_on(m, (int)l)) continue;
     if (!w->cluster_lane[l])

@@ -234,8 +234,9 @@ struct Async {
   u64 arg[24];
   u64 lanes[LANES][2]; /* per-lane addresses (cp.async) */
   u8 *data;            /* bytes read and not yet written; freed with the operation */
-  u32 agent;           /* the observer's name for it */
-  struct CostPath *path; /* when it ends in the cost model (cost.h), or NULL */
+  u64 work;            /* flops or bytes, and how many units share them */
+  u32 units;
+  u32 agent, timed;    /* names that the race detector and the cost model give it */
 };
 enum AsyncKind {
   ASYNC_CP = 1,
@@ -301,10 +302,10 @@ struct Machine {
   u32 n_faults;
   u64 dropped_faults;
   struct Schedule *schedule; /* schedule.h; NULL with seed 0 */
-  const Observer *observer; /* or NULL */
+  const Observer *const *observer; /* those who watch, then NULL; or NULL */
+  u32 stepped; /* 1: one of them is told of each instruction */
   const Async *landing;     /* the operation that lands now, or NULL */
   void *memory; /* the one block behind rf, smem and local */
-  struct Cost *cost; /* the cost model (cost.h), or NULL */
 };
 
 /* --- operands ---------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* The cost model: virtual clocks beside the execution, which they never change.
+/* The cost model, an observer: virtual clocks beside the execution.
  *
  * Every warp has a clock that its instructions advance by the costs that Python gives
  * per bytecode row. An operation in flight ends at the later of its issue and the end of
@@ -11,7 +11,7 @@
 #ifndef SIDESTREAM_COST_H
 #define SIDESTREAM_COST_H
 
-#include "core.h"
+#include "observer.h"
 
 /* What a chain consists of: issue slots of warp 0 .. 31, then units. The order is
  * mirrored in exec/cost.py. */
@@ -48,7 +48,7 @@ typedef struct CostUnit {
 } CostUnit;
 
 typedef struct CostTable {
-  const CostRow *rows; /* NULL: no cost model */
+  const CostRow *rows;
   CostUnit unit[COST_PARTS - MAX_WARPS];
 } CostTable;
 
@@ -74,43 +74,13 @@ typedef struct CostTotals {
   CostPath longest; /* the longest of them */
 } CostTotals;
 
-/* Call all of these only if m->cost is there. */
-int cost_create(Machine *m, const CostTable *table);
-void cost_destroy(Machine *m);
-void cost_start_cta(Machine *m, const Cta *c);
-void cost_finish_cta(Machine *m, const Cta *c);
+typedef struct Cost Cost;
 
-/* --- the interpreter ------------------------------------------------------------ */
-/* `w` runs; then, around each instruction: it begins, and it was executed. One whose
- * guard holds in no lane does not begin, but takes its slot: active = 0. */
-void cost_run(Machine *m, const Warp *w);
-void cost_begin(Machine *m, u32 pc);
-void cost_executed(Machine *m, const Warp *w, u32 pc, u32 active);
-
-/* --- operations in flight --------------------------------------------------------- */
-/* Flops or bytes of the operation that is issued next, and how many units share it. */
-void cost_work(Machine *m, u64 size, u32 units);
-void cost_issued(Machine *m, Async *op);
-/* Around op->land: what it signals, it signals at the operation's time. */
-const CostPath *cost_land(Machine *m, const Async *op);
-void cost_landed(Machine *m, Async *op, const CostPath *before);
-
-/* --- who waits for whom ------------------------------------------------------------ */
-/* The object at 8 * index of the CTA's shared memory: set up, arrived at, phase of that
- * parity over, seen to be over. */
-void cost_mbarrier_init(Machine *m, const Cta *c, u32 index);
-void cost_mbarrier_arrive(Machine *m, const Cta *c, u32 index);
-void cost_mbarrier_phase(Machine *m, const Cta *c, u32 index, u32 parity);
-void cost_mbarrier_pass(Machine *m, const Cta *c, u32 index, u32 parity, const Warp *w);
-
-/* Named barrier `id` of a CTA; COST_CLUSTER_BARRIER of rank 0 is the cluster's. */
-enum { COST_CLUSTER_BARRIER = 16, COST_BARRIERS };
-void cost_barrier_arrive(Machine *m, const Cta *c, u32 id, const Warp *w);
-void cost_barrier_release(Machine *m, const Cta *c, u32 id, u64 generation);
-void cost_barrier_pass(Machine *m, const Cta *c, u32 id, u64 generation, const Warp *w);
-
-/* The warp has seen groups below `end` complete: kind ASYNC_CP, ASYNC_BULK_STORE for
- * sources read, ASYNC_BULK_WRITE. */
-void cost_groups_pass(Machine *m, const Warp *w, u32 kind, u32 end);
+/* A cost model of one machine: its slots for CTAs, warps and bytes of shared memory of a
+ * CTA, and bytecode rows. NULL when out of memory or when the table is not well-formed. */
+Cost *cost_new(u32 slots, u32 warps, u32 smem, u32 n_code, const CostTable *table);
+void cost_free(Cost *c);
+/* By which it watches the machine. */
+const Observer *cost_observer(const Cost *c);
 
 #endif

@@ -5,7 +5,6 @@
  * thread's own; those of one group, and different groups, land in any order.
  */
 #include "access.h"
-#include "cost.h"
 #include "mbarrier.h"
 #include "observer.h"
 
@@ -69,7 +68,7 @@ static int copy(Warp *w, const Insn *i, u32 m) {
       op->lanes[l][1] = src[l] + (u64)(s64)i->x[3];
     }
     left &= ~op->mask;
-    if (w->m->cost) cost_work(w->m, (u64)size * (u32)__builtin_popcount(op->mask), 1);
+    op->work = (u64)size * (u32)__builtin_popcount(op->mask);
     async_push(w->m, op);
   }
   return STEP_NEXT;
@@ -101,17 +100,15 @@ static u32 outstanding(const Warp *w, u32 m, const u32 *end) {
 
 /* imm = groups that may be pending; x[0] = 1: wait_all, uncommitted copies too */
 static int wait_group(Warp *w, const Insn *i, u32 m) {
-  if (!w->m->n_queue && !w->m->cost && !w->m->observer) return STEP_NEXT;
-  u32 end[LANES], last = 0;
+  if (!w->m->n_queue && !w->m->observer) return STEP_NEXT;
+  u32 end[LANES];
   for (u32 l = 0; l < LANES; l++) {
     u64 done = w->cpa_committed[l];
     end[l] = i->x[0] ? (u32)done + 1 : done > (u64)i->imm ? (u32)(done - (u64)i->imm) : 0;
-    if (lane_on(m, (int)l) && end[l] > last) last = end[l];
   }
   u32 n = outstanding(w, m, end);
   if (!n) {
     OBSERVE(w->m, groups, w, i, m, ASYNC_CP, end, 0);
-    if (w->m->cost) cost_groups_pass(w->m, w, ASYNC_CP, last);
     return STEP_NEXT;
   }
   block_on(w, BLOCK_ASYNC, 0, n);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "core.h"
-#include "cost.h"
+#include "observer.h"
 #include "schedule.h"
 #include "tmem.h"
 
@@ -30,8 +30,7 @@ typedef struct Config {
   u64 horizon;
   const Choice *choices;
   u64 n_choices;
-  const Observer *observer;
-  CostTable cost;
+  const Observer *const *observer; /* ended by NULL */
 } Config;
 
 typedef struct Blocked {
@@ -84,7 +83,6 @@ void ss_destroy(Machine *m) {
   schedule_free(m);
   for (u32 k = 0; k < m->n_queue; k++) {
     free(m->queue[k]->data);
-    free(m->queue[k]->path);
     free(m->queue[k]);
   }
   while (m->free_list) {
@@ -92,7 +90,6 @@ void ss_destroy(Machine *m) {
     free(m->free_list);
     m->free_list = next;
   }
-  if (m->cost) cost_destroy(m);
   free(m->queue);
   free(m->code);
   free(m->ctas);
@@ -168,6 +165,8 @@ Machine *ss_create(const Config *c) {
   m->n_sms = c->n_sms;
   m->regs_per_thread = c->regs_per_thread;
   m->observer = c->observer;
+  for (u32 k = 0; c->observer && c->observer[k]; k++)
+    m->stepped |= c->observer[k]->executed != NULL;
   m->code = calloc(c->n_code, sizeof(Insn));
   m->ctas = calloc(slots, sizeof(Cta));
   m->warps = calloc(m->n_warps, sizeof(Warp));
@@ -189,7 +188,7 @@ Machine *ss_create(const Config *c) {
   }
   memcpy(m->code, c->code, c->n_code * sizeof(Insn));
   if (c->n_allocs) memcpy(m->allocs, c->allocs, c->n_allocs * sizeof(Alloc));
-  if (!link_code(m, c) || (c->cost.rows && !cost_create(m, &c->cost))) {
+  if (!link_code(m, c)) {
     ss_destroy(m);
     return NULL;
   }
@@ -247,9 +246,9 @@ void block_on(Warp *w, u32 kind, u64 addr, u64 info) {
 }
 
 /* One slice of a warp. Returns the number of instructions executed. It is compiled
- * twice, so that the cost model costs nothing when it is off. */
+ * twice: `stepped` where someone watches each instruction. */
 static inline __attribute__((always_inline)) u64 run_slice(Machine *m, Warp *w,
-                                                           u64 quantum, int costed) {
+                                                           u64 quantum, int stepped) {
   const Insn *code = m->code;
   u64 *counts = m->counts;
   u64 n = 0;
@@ -266,15 +265,15 @@ static inline __attribute__((always_inline)) u64 run_slice(Machine *m, Warp *w,
       u32 p = RP(i->guard);
       active &= i->guard_neg ? ~p : p;
       if (!active) {
-        if (costed) cost_executed(m, w, pc, 0);
+        if (stepped) OBSERVE(m, executed, w, i, 0);
         w->pc++;
         n++;
         continue;
       }
     }
-    if (costed) cost_begin(m, pc);
+    if (stepped) OBSERVE(m, begin, w, i);
     int r = i->fn(w, i, active);
-    if (costed && r <= STEP_YIELD && r != STEP_BLOCK) cost_executed(m, w, pc, active);
+    if (stepped && r <= STEP_YIELD && r != STEP_BLOCK) OBSERVE(m, executed, w, i, active);
     if (__builtin_expect(r == STEP_NEXT, 1)) {
       w->pc++;
       counts[pc]++;
@@ -318,9 +317,7 @@ static inline __attribute__((always_inline)) u64 run_slice(Machine *m, Warp *w,
 }
 
 static u64 run_warp(Machine *m, Warp *w, u64 quantum) {
-  if (!m->cost) return run_slice(m, w, quantum, 0);
-  cost_run(m, w);
-  return run_slice(m, w, quantum, 1);
+  return m->stepped ? run_slice(m, w, quantum, 1) : run_slice(m, w, quantum, 0);
 }
 
 static void land_some(Machine *m, int must) {

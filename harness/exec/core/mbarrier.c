@@ -4,7 +4,6 @@
 #include "access.h"
 #include "observer.h"
 #include "cluster.h"
-#include "cost.h"
 
 enum { AT_EXPECTED = 20, AT_TX = 40, AT_PHASE = 61, AT_TAG = 62, TX_BITS = 21 };
 #define TAG 2ull
@@ -86,16 +85,6 @@ static Object object_at(Cta *c, u32 addr) {
   return (Object){at, owner->mbar_live + (u64)(at - owner->smem) / 8, owner};
 }
 
-static void keep_time(Machine *m, Object o, u32 op, u64 old, u32 completed) {
-  u32 index = (u32)(o.live - o.cta->mbar_live);
-  if (op == MBAR_INIT) {
-    cost_mbarrier_init(m, o.cta, index);
-  } else if (op >= MBAR_ARRIVE && op <= MBAR_COMPLETE_TX) {
-    cost_mbarrier_arrive(m, o.cta, index);
-    if (completed) cost_mbarrier_phase(m, o.cta, index, phase_of(old));
-  }
-}
-
 /* Apply one operation; *old is the word before. The caller records the error. */
 static MbarResult apply(Machine *m, Object o, u32 op, u32 flags, u32 count, u32 tx,
                         u64 token, u64 *old) {
@@ -108,7 +97,6 @@ static MbarResult apply(Machine *m, Object o, u32 op, u32 flags, u32 count, u32 
   if (r.error) return r;
   if (op == MBAR_INIT) *o.live = 1;
   if (op == MBAR_INVAL) *o.live = 0;
-  if (m->cost) keep_time(m, o, op, state, r.completed);
   if (r.state != state) {
     memcpy(o.at, &r.state, 8);
     m->progress++;
@@ -239,9 +227,6 @@ static u32 tested(Warp *w, const Insn *i, u32 m, u32 *at, u32 *want) {
     if (r.completed) OBSERVE(w->m, mbarrier, w, i, group, address, (u32)i->x[1]);
     if (r.error || r.completed) {
       over |= group;
-      if (w->m->cost)
-        cost_mbarrier_pass(w->m, o.cta, (u32)(o.live - o.cta->mbar_live),
-                           i->x[1] == MBAR_TEST_STATE ? phase_of(token) : parity, w);
     } else {
       *at = address;
       *want = i->x[1] == MBAR_TEST_STATE ? phase_of(token) : parity;

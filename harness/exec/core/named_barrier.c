@@ -6,7 +6,6 @@
 #include "named_barrier.h"
 
 #include "observer.h"
-#include "cost.h"
 
 static BarrierResult settle(Barrier b, u32 live, u32 error) {
   u32 target = b.open && live < b.expected ? live : b.expected;
@@ -45,7 +44,6 @@ BarrierResult barrier_step(Barrier b, BarrierCommand c, u32 live) {
 static u32 live_threads(const Cta *c) { return c->live_warps * LANES; }
 
 static void release(Cta *c, u32 id, BarrierResult r, u32 generation, u32 kind) {
-  if (c->m->cost) cost_barrier_release(c->m, c, id, generation);
   c->bar[id] = r.state;
   c->m->progress++;
   OBSERVE(c->m, barrier_complete, c, id);
@@ -64,7 +62,6 @@ static void arrive(Warp *w, const Insn *i, u32 id, BarrierCommand c, u32 lane) {
   c.falses = (u32)__builtin_popcount(w->bar_falses[id] & w->live);
   w->bar_lanes[id] = w->bar_trues[id] = w->bar_falses[id] = 0;
   OBSERVE(w->m, barrier_arrive, w, w->live, id);
-  if (w->m->cost) cost_barrier_arrive(w->m, w->cta, id, w);
   Barrier *b = &w->cta->bar[id];
   u32 generation = b->generation, kind = b->kind;
   if (c.use == BARRIER_RED) kind |= BARRIER_KIND_RED;
@@ -139,17 +136,6 @@ static void left_behind(const Warp *w, u32 m) {
   }
 }
 
-/* Lanes that leave different barriers together have waited for each. */
-static void keep_time(Warp *w, u32 m) {
-  u32 seen = 0;
-  for (u32 left = m; left; left &= left - 1) {
-    u32 l = (u32)__builtin_ctz(left), in = w->wait_active[l];
-    if (!in || seen >> in & 1u) continue;
-    seen |= 1u << in;
-    cost_barrier_pass(w->m, w->cta, in - 1, w->wait_gen[l], w);
-  }
-}
-
 static int barrier(Warp *w, const Insn *i, u32 m) {
   u32 first = (u32)__builtin_ctz(m);
   if (i->x[1] && lanes_missing(w, FULL)) {
@@ -206,7 +192,6 @@ static int barrier(Warp *w, const Insn *i, u32 m) {
     return STEP_BLOCK;
   }
   left_behind(w, m);
-  if (w->m->cost) keep_time(w, m);
   write_red(w, i, m);
   for (u32 l = 0; l < LANES; l++) w->wait_active[l] &= (m >> l & 1u) - 1;
   return STEP_NEXT;

@@ -1,6 +1,7 @@
 /* Who watches a launch: functions that are told of accesses and of synchronisation.
  *
  * Execution knows no more of it than this table, and it changes no byte of the launch.
+ * Several may watch one launch; a function that an observer lacks is NULL.
  * Shared addresses are shared::cluster addresses (rank << 24 | offset) of the cluster
  * of the CTA given. A call comes before its effect unless said otherwise.
  */
@@ -11,8 +12,14 @@
 
 struct Observer {
   void *state;
-  /* A CTA has taken its slot; lanes of a warp exit. */
+  /* An instruction of a warp begins; it was executed by lanes m. One whose guard holds
+   * in no lane does not begin, but is executed by none. */
+  void (*begin)(void *state, const Warp *w, const Insn *i);
+  void (*executed)(void *state, const Warp *w, const Insn *i, u32 m);
+  /* A CTA has taken its slot, or is over and all that it issued has landed; lanes of a
+   * warp exit. */
   void (*cta)(void *state, const Cta *c);
+  void (*over)(void *state, const Cta *c);
   void (*exit)(void *state, const Warp *w, u32 lanes);
   /* Lanes access `size` bytes each, at addr[lane] of `space` (enum Space). */
   void (*lanes)(void *state, const Warp *w, const Insn *i, u32 m, u32 space,
@@ -52,9 +59,10 @@ struct Observer {
 /* OBSERVE(machine, call, arguments...) */
 #define OBSERVE(m, call, ...)                                                     \
   do {                                                                            \
-    const Observer *observer_ = (m)->observer;                                    \
+    const Observer *const *observer_ = (m)->observer;                             \
     if (__builtin_expect(observer_ != NULL, 0))                                   \
-      observer_->call(observer_->state, __VA_ARGS__);                             \
+      for (; *observer_; observer_++)                                             \
+        if ((*observer_)->call) (*observer_)->call((*observer_)->state, __VA_ARGS__); \
   } while (0)
 
 #endif

@@ -5,7 +5,6 @@
  */
 #include "clc.h"
 #include "core.h"
-#include "cost.h"
 #include "dependent.h"
 #include "observer.h"
 #include "schedule.h"
@@ -69,7 +68,6 @@ static void start_cta(Machine *m, u32 slot, u32 cluster) {
     fill32(w->local, (u64)m->local_bytes * LANES & ~3ull, m->reg_fill);
     paths_init(w, 0, w->initial);
   }
-  if (m->cost) cost_start_cta(m, c);
 }
 
 /* Start whole clusters where slots are free. A seed holds some back, since a device
@@ -101,6 +99,6 @@ void finish_warp(Machine *m, Warp *w) {
   async_land_cta(m, c);
   m->live_ctas--;
   grid_step_cta(c);
-  if (m->cost) cost_finish_cta(m, c);
+  OBSERVE(m, over, c);
   if (c->tmem) tmem_finish(c);
 }

@@ -40,7 +40,8 @@ static int commit(Warp *w, const Insn *i, u32 m) {
       c.mask = mask & allowed;
       if (!c.mask) continue;
     }
-    if (tcgen05_issue(w, i, l, ASYNC_TC_COMMIT, land, &c, sizeof c, 0, 0) == STEP_STOP)
+    TcOp what = {.kind = ASYNC_TC_COMMIT, .units = 1};
+    if (tcgen05_issue(w, i, l, what, land, &c, sizeof c) == STEP_STOP)
       return STEP_STOP;
   }
   /* It implies a fence before_thread_sync of what it tracks. */

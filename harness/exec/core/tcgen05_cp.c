@@ -125,7 +125,8 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind) {
     if (tcgen05_group(w, i, l, (u32)i->x[1])) continue;
     Copy call = {i->b == NOREF ? 0 : R64(i->b)[l], R32(i->a)[l] + (u32)i->x[2]};
     u32 small = kind == ASYNC_TC_CP && ((u32)i->x[0] & 15u) == CP_4X256B;
-    if (tcgen05_issue(w, i, l, kind, land, &call, sizeof call, 0, small)) return STEP_STOP;
+    TcOp what = {.kind = kind, .small = small, .units = 1};
+    if (tcgen05_issue(w, i, l, what, land, &call, sizeof call)) return STEP_STOP;
   }
   return STEP_NEXT;
 }

@@ -14,7 +14,6 @@
  */
 #include "tcgen05_mma.h"
 
-#include "cost.h"
 #include "observer.h"
 #include "tcgen05_columns.h"
 #include "tcgen05_multiply.h"
@@ -232,9 +231,9 @@ static int mma(Warp *w, const Insn *i, u32 m) {
     for (s32 k = EXT_MASK; k < i->n_ext; k++) call.disabled[k - EXT_MASK] = R32(ext[k])[l];
     u32 shape = (u32)form.kind << 28 | (call.idesc & 0x1f7e0030u);
     u32 same = (shape ^ call.d * 0x9e3779b1u) | 1u;
-    if (w->m->cost) cost_work(w->m, flops(&form, call.idesc), form.group);
-    if (tcgen05_issue(w, i, l, ASYNC_TC_MMA, land, &call, sizeof call, same, 0))
-      return STEP_STOP;
+    TcOp what = {.kind = ASYNC_TC_MMA, .form = same, .units = form.group};
+    if (w->m->observer) what.work = flops(&form, call.idesc);
+    if (tcgen05_issue(w, i, l, what, land, &call, sizeof call)) return STEP_STOP;
   }
   return STEP_NEXT;
 }

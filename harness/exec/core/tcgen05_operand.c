@@ -99,7 +99,6 @@ void tcgen05_expand(const Packed *p, u32 type, u32 packed4, u32 rows, u32 at, Va
 
 /* --- shared memory ------------------------------------------------------------------ */
 typedef struct Chunks {
-  const Observer *observer;
   const Cta *cta;
   const u8 *smem;
   u32 last; /* highest offset at which 16 bytes fit */
@@ -115,9 +114,8 @@ static inline const u8 *chunk(Chunks *s, u32 addr) {
     if (!s->bad) s->bad = addr ? addr : 1;
     return zeros;
   }
-  if (__builtin_expect(s->observer != NULL, 0))
-    s->observer->engine(s->observer->state, s->cta->m->landing, SPACE_SHARED,
-                        s->cta->rank << 24 | addr, 16, ACCESS_READ);
+  OBSERVE(s->cta->m, engine, s->cta->m->landing, SPACE_SHARED, s->cta->rank << 24 | addr,
+          16, ACCESS_READ);
   return s->smem + off;
 }
 
@@ -181,7 +179,7 @@ static void rows_across_k(Chunks *c, const Source *s, u32 at, Values *out) {
 
 u32 tcgen05_from_smem(Cta *cta, const Source *s, u32 at, Values *out) {
   u32 size = cta->m->smem_size;
-  Chunks c = {cta->m->observer, cta, cta->smem, size >= 16 ? size - 16 : 0, size < 16, 0};
+  Chunks c = {cta, cta->smem, size >= 16 ? size - 16 : 0, size < 16, 0};
   if (s->mn) {
     rows_across_k(&c, s, at, out);
   } else {

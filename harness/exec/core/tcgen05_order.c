@@ -51,23 +51,27 @@ static int ready(const Machine *m, const Async *op) {
   return 1;
 }
 
-int tcgen05_issue(Warp *w, const Insn *i, u32 lane, u32 kind, LandFn land,
-                  const void *call, u32 size, u32 form, u32 small) {
+int tcgen05_issue(Warp *w, const Insn *i, u32 lane, TcOp what, LandFn land,
+                  const void *call, u32 size) {
   Machine *m = w->m;
   if (!m->seed) {
-    Async now = {.land = land, .insn = i, .warp = w, .cta = w->cta, .kind = kind};
+    Async now = {.land = land, .insn = i, .warp = w, .cta = w->cta, .kind = what.kind};
     now.lane = lane;
+    now.work = what.work;
+    now.units = what.units;
     memcpy(now.arg, call, size);
     now.seq = m->async_seq++;
     async_land_at_once(m, &now);
     return m->status == ST_RUNNING ? STEP_NEXT : STEP_STOP;
   }
-  Async *op = async_new(w, i, kind, land);
+  Async *op = async_new(w, i, what.kind, land);
   if (!op) return STEP_STOP;
   op->lane = lane;
   op->ready = ready;
+  op->work = what.work;
+  op->units = what.units;
   memcpy(op->arg, call, size);
-  *issue_of(op) = (TcIssue){w->tc_own, w->tc_fence, form, small};
+  *issue_of(op) = (TcIssue){w->tc_own, w->tc_fence, what.form, what.small};
   async_push(m, op);
   return STEP_NEXT;
 }

@@ -19,10 +19,17 @@ typedef struct TcIssue {
   u32 small; /* tcgen05.cp.4x256b, which follows a shift */
 } TcIssue;
 
+/* What is issued: enum AsyncKind; form and small as in TcIssue, work and units as in
+ * Async. */
+typedef struct TcOp {
+  u32 kind, form, small, units;
+  u64 work;
+} TcOp;
+
 /* Let `lane` of `w` start an operation: at once where the schedule is round-robin, else
  * when `ready` and the scheduler let it land. Returns STEP_NEXT, or STEP_STOP. */
-int tcgen05_issue(Warp *w, const Insn *i, u32 lane, u32 kind, LandFn land,
-                  const void *call, u32 size, u32 form, u32 small);
+int tcgen05_issue(Warp *w, const Insn *i, u32 lane, TcOp what, LandFn land,
+                  const void *call, u32 size);
 
 /* Whether the pair of the issuing CTA is still there at the landing of an operation with
  * .cta_group `group`; records the fault if not. */

@@ -15,7 +15,6 @@
 #include "bulk_group.h"
 #include "bulk_reduce.h"
 #include "cluster.h"
-#include "cost.h"
 #include "mbarrier.h"
 #include "observer.h"
 
@@ -187,7 +186,7 @@ static int issue(Warp *w, const Insn *i, u32 m, u32 kind, LandFn land) {
       s64 c = d < n ? RS32(ref[EXT_COORD + d])[lane] : 0;
       op->arg[A_COORD + d] = (u64)c;
     }
-    if (w->m->cost) cost_work(w->m, t.rows * t.row_bytes, 1);
+    op->work = t.rows * t.row_bytes;
     async_push(w->m, op);
   }
   return STEP_NEXT;
