@@ -18,6 +18,7 @@ from sidestream.harness.runtime.runtime import Runtime
 from sidestream.harness.runtime.spans import Span, merge, strided
 from sidestream.harness.runtime.state import HostWait
 from sidestream.harness.runtime.streams import Stream
+from sidestream.harness.runtime.threads import ThreadEdges
 
 __all__ = [
     "Block",
@@ -36,6 +37,7 @@ __all__ = [
     "Runtime",
     "Span",
     "Stream",
+    "ThreadEdges",
     "here",
     "merge",
     "strided",

@@ -67,6 +67,15 @@ class Events(Protocol):
     def finish(self, records: list[Record]) -> None:
         """Wait for events on the host."""
 
+    def reusable(self, address: int, size: int, record: Record) -> None:
+        """Take note that what is done with memory from now on comes after an event."""
+
+    def may_reserve(self, stream: Stream) -> None:
+        """Refuse to ask the driver for memory where a capture forbids it."""
+
+    def gone(self, address: int, size: int, device: int) -> None:
+        """Take note that memory goes back to the driver."""
+
 
 @dataclass(kw_only=True)
 class Statistics:
@@ -196,30 +205,33 @@ class Allocator:
         else:
             self._hold_back(block)
 
-    def captures_ended(self) -> None:
-        """Record the events of frees that had to wait for the end of the captures."""
-        deferred, self._deferred = self._deferred, []
-        for block in deferred:
-            self._hold_back(block)
+    def record_stream(self, block: Block, stream: Stream, *, capturing: int) -> None:
+        """Take note that a stream uses a block of another one."""
+        if stream is not block.stream:
+            block.uses[stream] = None
+            if capturing:
+                block.captured_uses[stream] = None
 
     def process_events(self) -> None:
-        """Make blocks reusable whose events have passed."""
+        """Make blocks reusable whose events have passed; not during a capture."""
+        self._take_deferred()
         for waiting in self._open.values():
             while waiting and self.events.passed(waiting[0][0]):
-                self._passed(waiting.popleft()[1])
+                self._passed(*waiting.popleft())
 
     def empty(self) -> None:
         """Wait for all held-back blocks, then give unused segments to the driver."""
+        self._take_deferred()
         records = [record for waiting in self._open.values() for record, _ in waiting]
-        if records:
-            self.events.finish(records)
+        self.events.finish(records)
         for waiting in self._open.values():
             while waiting:
-                self._passed(waiting.popleft()[1])
+                self._passed(*waiting.popleft())
         unused = [p for p in self._private.values() if not p.users]
         for pool in (self._small, self._large, *(q for p in unused for q in _both(p))):
             for block in [b for b in pool if b.whole]:
                 pool.remove(block)
+                self.events.gone(block.address, block.size, self.device)
                 self.backing.release(block.address)
                 self.stats.reserved -= block.size
                 self.stats.segments -= 1
@@ -241,6 +253,8 @@ class Allocator:
     def _pool(self, size: int, owner: int) -> Pool:
         small, large = self._small, self._large
         if owner:
+            if owner not in self._private:  # a capture that spans devices
+                self.use_pool(owner)
             small, large = _both(self._private[owner])
         return small if size <= SMALL_REQUEST else large
 
@@ -248,11 +262,26 @@ class Allocator:
         size = segment_size(need)
         if self.stats.reserved + size > self.capacity:
             return None
+        self.events.may_reserve(stream)
         address = self.backing.reserve(size, self.device)
         self.stats.reserved += size
         self.stats.reserved_peak = max(self.stats.reserved_peak, self.stats.reserved)
         self.stats.segments += 1
         return Block(address=address, size=size, stream=stream, pool=pool)
+
+    def _take_deferred(self) -> None:
+        """Record the events of frees that had to wait for the end of the captures.
+
+        Streams that a block was recorded on within a capture have joined it again:
+        what they did is behind the block's stream in the graph and needs no event.
+        """
+        deferred, self._deferred = self._deferred, []
+        for block in deferred:
+            for stream in block.captured_uses:
+                block.uses.pop(stream, None)
+            self._hold_back(block)
+            if not block.events:
+                block.pool.put(block)
 
     def _hold_back(self, block: Block) -> None:
         for stream in block.uses:
@@ -260,8 +289,10 @@ class Allocator:
             block.events += 1
             self._open.setdefault(stream, deque()).append((record, block))
         block.uses.clear()
+        block.captured_uses.clear()
 
-    def _passed(self, block: Block) -> None:
+    def _passed(self, record: Record, block: Block) -> None:
+        self.events.reusable(block.address, block.size, record)
         block.events -= 1
         if not block.events:
             block.pool.put(block)

@@ -51,6 +51,7 @@ class Block:
         id: Number of the present allocation.
         label: What reports call it.
         uses: Other streams that use it, from `record_stream`.
+        captured_uses: Those of `uses` that were recorded during a capture.
         events: Events that must pass before a freed block may be reused.
         before: Its neighbour at lower addresses in the segment.
         after: Its neighbour at higher ones.
@@ -59,15 +60,16 @@ class Block:
     address: int
     size: int
     stream: Stream
-    pool: Pool
+    pool: Pool = field(repr=False)
     requested: int = 0
     allocated: bool = False
     id: int = 0
     label: str = ""
     uses: dict[Stream, None] = field(default_factory=dict)
+    captured_uses: dict[Stream, None] = field(default_factory=dict)
     events: int = 0
-    before: Block | None = None
-    after: Block | None = None
+    before: Block | None = field(default=None, repr=False)
+    after: Block | None = field(default=None, repr=False)
 
     @property
     def whole(self) -> bool:
@@ -88,7 +90,9 @@ class Pool:
     device: int
     small: bool
     owner: int = 0
-    free: dict[Stream, list[tuple[int, int, Block]]] = field(default_factory=dict)
+    free: dict[Stream, list[tuple[int, int, Block]]] = field(
+        default_factory=dict, repr=False
+    )
 
     def __iter__(self) -> Iterator[Block]:
         for entries in self.free.values():

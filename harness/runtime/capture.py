@@ -35,6 +35,7 @@ class Node:
         run: Called at every replay; reads its inputs then.
         site: Where it was captured.
         seconds: Estimated device time.
+        called: Number of the call in issue order.
     """
 
     index: int
@@ -47,6 +48,7 @@ class Node:
     run: Run | None
     site: CallSite
     seconds: float
+    called: int
 
 
 @dataclass(eq=False, kw_only=True)
@@ -133,6 +135,7 @@ def add(
     run: Run | None,
     site: CallSite,
     seconds: float,
+    called: int,
 ) -> Node:
     """Capture an operation and return its node.
 
@@ -151,6 +154,7 @@ def add(
         run=run,
         site=site,
         seconds=seconds,
+        called=called,
     )
     capture.nodes.append(node)
     capture.tips[stream] = frozenset({node.index})

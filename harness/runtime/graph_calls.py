@@ -48,10 +48,13 @@ class GraphCalls(State):
             capture = stream.capture
             try:
                 ended = captures.end(stream, self.order.host().agent)
+            except CudaError:
+                if capture is not None and stream.capture is None:
+                    self._drop_pool(capture)
+                raise
             finally:
                 if capture is not None and stream.capture is None:
                     self._captures.remove(capture)
-                    self._end_pool(capture)
             return graphs.made(ended, site or here())
 
     def capturing(self, stream: Stream) -> str:
@@ -104,6 +107,7 @@ class GraphCalls(State):
         """
         site = site or here()
         with self.lock:
+            self._not_in_host_function("cudaGraphLaunch")
             if stream.capture is not None:
                 self._capture_child(exec.graph, stream, stream.capture)
                 return
@@ -129,6 +133,7 @@ class GraphCalls(State):
                     where=f"graph {exec.graph.id} branch {node.lane} on {stream}",
                     seconds=node.seconds,
                     graph=exec.graph.id,
+                    called=node.called,
                 )
                 start = max([begin, *(ends[index] for index in node.after)])
                 ends.append(start + node.seconds)
@@ -160,8 +165,15 @@ class GraphCalls(State):
         if not graph.empty:
             into.tips[stream] = frozenset(index + first for index in graph.leaves)
 
-    def _begin_pool(self, capture: Capture, pool: int) -> int:
-        return pool or capture.id
+    def graph_pool(self) -> int:
+        """Return a number for a private memory pool that several captures share."""
+        with self.lock:
+            return next(self._ids)
 
-    def _end_pool(self, capture: Capture) -> None:
-        """Let allocations go to the common pool again."""
+    def _begin_pool(self, capture: Capture, pool: int) -> int:
+        """Let allocations on the captured streams come from a private pool."""
+        raise NotImplementedError
+
+    def _drop_pool(self, capture: Capture) -> None:
+        """Let go of the pool of a capture that failed."""
+        raise NotImplementedError

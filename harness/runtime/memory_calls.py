@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from sidestream.harness.runtime import copies
 from sidestream.harness.runtime.allocator import (
@@ -16,20 +14,16 @@ from sidestream.harness.runtime.allocator import (
 from sidestream.harness.runtime.blocks import Block
 from sidestream.harness.runtime.clock import join
 from sidestream.harness.runtime.cuda_error import CudaError
-from sidestream.harness.runtime.events import Record
 from sidestream.harness.runtime.landing import Landing
 from sidestream.harness.runtime.op import CallSite, Op, Run, here
 from sidestream.harness.runtime.pinned import HostBlock, PinnedMemory
-from sidestream.harness.runtime.races import Tenancy
+from sidestream.harness.runtime.reuse import ReuseCalls
 from sidestream.harness.runtime.spans import Span, merge
-from sidestream.harness.runtime.state import DEPTH, State
+from sidestream.harness.runtime.state import DEPTH
 from sidestream.harness.runtime.streams import Stream
 
-_REMEMBERED = 50_000
-"""Allocations of the past that a race can still be told in terms of."""
 
-
-class MemoryCalls(State):
+class MemoryCalls(ReuseCalls):
     """Memory of the devices and of the host.
 
     Args:
@@ -62,8 +56,6 @@ class MemoryCalls(State):
             for d in range(devices)
         ]
         self._pinned = PinnedMemory(self._backing, self)
-        self._tenants: dict[tuple[int, int], Tenancy] = {}
-        self._past: deque[Tenancy] = deque(maxlen=_REMEMBERED)
         self._raw: dict[int, tuple[int, int]] = {}
 
     def malloc(
@@ -92,14 +84,7 @@ class MemoryCalls(State):
                 capturing=len(self._captures),
                 label=label,
             )
-            self._tenants[stream.device, block.id] = Tenancy(
-                id=block.id,
-                start=block.address,
-                size=block.size,
-                stream=str(block.stream),
-                born=next(self._ids),
-                made=site or here(),
-            )
+            self._begin_tenancy(block.address, block.size, str(stream), site)
             return block
 
     def free(self, block: Block, *, site: CallSite | None = None) -> None:
@@ -109,18 +94,16 @@ class MemoryCalls(State):
         them, wherever the block is reused.
         """
         with self.lock:
-            device = block.stream.device
-            tenancy = self._tenants.pop((device, block.id))
-            self._past.append(
-                replace(tenancy, died=next(self._ids), freed=site or here())
-            )
-            self._allocators[device].free(block, capturing=len(self._captures))
+            self._end_tenancy(block.address, site)
+            allocator = self._allocators[block.stream.device]
+            allocator.free(block, capturing=len(self._captures))
 
     def record_stream(self, block: Block, stream: Stream) -> None:
         """Keep a block back, once freed, until work of a stream so far is done."""
         with self.lock:
-            if stream is not block.stream:
-                block.uses[stream] = None
+            self._allocators[block.stream.device].record_stream(
+                block, stream, capturing=len(self._captures)
+            )
 
     def block_at(self, address: int, *, device: int = 0) -> Block | None:
         """Return the allocated block that starts at an address, or None."""
@@ -144,7 +127,9 @@ class MemoryCalls(State):
             self._forbid("cudaFree")
             self._allocators[device].empty()
 
-    def cuda_malloc(self, size: int, *, device: int = 0) -> int:
+    def cuda_malloc(
+        self, size: int, *, device: int = 0, site: CallSite | None = None
+    ) -> int:
         """Allocate device memory from the driver: `cudaMalloc`, `cuMemAlloc`.
 
         Raises:
@@ -154,6 +139,7 @@ class MemoryCalls(State):
             self._forbid("cudaMalloc")
             address = self._backing.reserve(size, device)
             self._raw[address] = device, size
+            self._begin_tenancy(address, size, f"device {device}", site)
             return address
 
     def cuda_free(self, address: int, *, site: CallSite | None = None) -> None:
@@ -170,24 +156,23 @@ class MemoryCalls(State):
                 )
             self._forbid("cudaFree")
             device, size = self._raw.pop(address)
-            streams = self.streams.on(device)
-            until = max(s.busy_until for s in streams)
-            tails = [s.tail for s in streams]
-            self._wait("cudaFree", f"device {device}", tails, until, site or here())
-            for stream in streams:
-                join(self.order.host().clock, stream.clock)
+            self._end_tenancy(address, site)
+            self._wait_for_device("cudaFree", device, site or here())
             self.shadow.forget(Span(address, size))
             self._backing.release(address)
 
-    def malloc_host(self, size: int) -> HostBlock:
+    def malloc_host(self, size: int, *, site: CallSite | None = None) -> HostBlock:
         """Allocate pinned host memory from torch's caching host allocator."""
         with self.lock:
-            return self._pinned.malloc(size, capturing=len(self._captures))
+            block = self._pinned.malloc(size, capturing=len(self._captures))
+            self._begin_tenancy(block.address, block.size, "host", site)
+            return block
 
-    def free_host(self, block: HostBlock) -> None:
+    def free_host(self, block: HostBlock, *, site: CallSite | None = None) -> None:
         """Free pinned host memory; it is reused after the copies that use it."""
         with self.lock:
-            self._pinned.free(block)
+            self._end_tenancy(block.address, site)
+            self._pinned.free(block, capturing=len(self._captures))
 
     def register_host(self, address: int, size: int) -> HostBlock:
         """Pin host memory where it lies: `cudaHostRegister`."""
@@ -201,7 +186,8 @@ class MemoryCalls(State):
             CudaError: cudaErrorInvalidValue.
         """
         with self.lock:
-            self._pinned.unregister(address)
+            block = self._pinned.unregister(address)
+            self.shadow.forget(Span(block.address, block.size))
 
     def pinned_at(self, address: int) -> HostBlock | None:
         """Return the pinned block that holds a host address, or None."""
@@ -247,6 +233,11 @@ class MemoryCalls(State):
         with self.lock:
             block = self._pinned.at(host[0].start) if host else None
             pinned = block is not None
+            if not pinned:
+                # Pageable memory is read or complete within the call: nothing races
+                # with it, and its addresses come and go unseen.
+                reads = () if direction[0] == "h" else reads
+                writes = () if direction[2] == "h" else writes
             rule = copies.rule(direction, pinned=pinned, blocking=blocking)
             if stream.capture is not None and (rule.staged or rule.waits):
                 raise CudaError(
@@ -259,8 +250,7 @@ class MemoryCalls(State):
             if block is not None and direction != "d2d":
                 block.uses[stream] = None
             if rule.staged:
-                self._touch_by_host(reads, (), f"{label} (staging)", site)
-                run, reads = take(), ()
+                run = take()
             else:
 
                 def run() -> None:
@@ -307,31 +297,6 @@ class MemoryCalls(State):
             else:
                 self._touch_by_host(reads, writes, label, site or here())
 
-    def mark(self, stream: Stream) -> Record:
-        """Record an event of the allocator's own; see `allocator.Events`."""
-        site = CallSite(frames=("the caching allocator",))
-        op = self._issue("event-record", "allocator event", stream, site=site)
-        return Record(
-            op=op.id, clock=op.clock, stream=str(stream), handle=stream.handle
-        )
-
-    def passed(self, record: Record) -> bool:
-        """Whether an event of the allocator has been reached."""
-        return not self.queue.holds(record.op)
-
-    def finish(self, records: Iterable[Record]) -> None:
-        """Wait for events of the allocator on the host."""
-        records = list(records)
-        self._wait(
-            "cudaEventSynchronize",
-            "held-back blocks",
-            [r.op for r in records],
-            0.0,
-            here(),
-        )
-        for record in records:
-            join(self.order.host().clock, record.clock)
-
     def _touch_by_host(
         self, reads: Iterable[Span], writes: Iterable[Span], label: str, site: CallSite
     ) -> None:
@@ -347,11 +312,3 @@ class MemoryCalls(State):
             where=host.name,
         )
         self._touch(op, op.reads, op.writes)
-
-    def _tenancy(self, address: int, operation: int) -> Tenancy | None:
-        for tenancy in (*self._tenants.values(), *reversed(self._past)):
-            inside = tenancy.start <= address < tenancy.start + tenancy.size
-            died = tenancy.died if tenancy.died is not None else operation
-            if inside and tenancy.born < operation <= died:
-                return tenancy
-        return None

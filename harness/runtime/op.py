@@ -95,6 +95,8 @@ class Op:
         site: Where host code asked for it.
         seconds: How long the device would take for it, as far as estimated.
         graph: Number of the graph that replays it, or 0.
+        called: Number in issue order of the call that named its memory: its own, or
+            that of the capture for an operation of a graph.
     """
 
     id: int
@@ -112,6 +114,7 @@ class Op:
     site: CallSite = field(default_factory=CallSite, repr=False)
     seconds: float = 0.0
     graph: int = 0
+    called: int = 0
 
     def before(self, other: Op) -> bool:
         """Whether this operation happens before another one, or is it."""

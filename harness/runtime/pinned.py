@@ -57,6 +57,7 @@ class PinnedMemory:
         self._starts: list[int] = []
         self._free: dict[int, list[HostBlock]] = {}
         self._waiting: list[HostBlock] = []
+        self._deferred: list[HostBlock] = []
         self._last = 0
 
     def malloc(self, size: int, *, capturing: int) -> HostBlock:
@@ -72,20 +73,24 @@ class PinnedMemory:
         block.requested = size
         return self._enter(block)
 
-    def free(self, block: HostBlock) -> None:
-        """Free it; it is reused when the copies that use it have passed."""
+    def free(self, block: HostBlock, *, capturing: int) -> None:
+        """Free it; it is reused when the copies that use it have passed.
+
+        During a capture no events can be recorded: it waits for the captures to end.
+        """
         self._leave(block)
-        block.records = [self._events.mark(stream) for stream in block.uses]
-        block.uses.clear()
-        self._waiting.append(block)
+        if capturing:
+            self._deferred.append(block)
+        else:
+            self._hold_back(block)
 
     def register(self, address: int, size: int) -> HostBlock:
         """Pin memory where it lies: `cudaHostRegister`."""
         block = HostBlock(address=address, size=size, requested=size, cached=False)
         return self._enter(block)
 
-    def unregister(self, address: int) -> None:
-        """Undo `register`.
+    def unregister(self, address: int) -> HostBlock:
+        """Undo `register` and return what was.
 
         Raises:
             CudaError: cudaErrorInvalidValue where nothing was registered.
@@ -94,6 +99,7 @@ class PinnedMemory:
         if block is None or block.cached:
             raise CudaError("cudaErrorInvalidValue", f"{address:#x} is not registered")
         self._leave(block)
+        return block
 
     def at(self, address: int) -> HostBlock | None:
         """Return the pinned block that holds an address, or None: pageable."""
@@ -115,10 +121,20 @@ class PinnedMemory:
         del self._live[block.address]
         self._starts.remove(block.address)
 
+    def _hold_back(self, block: HostBlock) -> None:
+        block.records = [self._events.mark(stream) for stream in block.uses]
+        block.uses.clear()
+        self._waiting.append(block)
+
     def _process_events(self) -> None:
+        deferred, self._deferred = self._deferred, []
+        for block in deferred:
+            self._hold_back(block)
         still = []
         for block in self._waiting:
             if all(self._events.passed(record) for record in block.records):
+                for record in block.records:
+                    self._events.reusable(block.address, block.size, record)
                 block.records = []
                 self._free.setdefault(block.size, []).append(block)
             else:

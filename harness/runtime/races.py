@@ -35,8 +35,8 @@ class Tenancy:
         start: Address.
         size: Bytes, as the allocator rounds them.
         stream: Name of the stream it was allocated on.
-        born: Number of the last operation called before it.
-        died: Number of the last operation called before its free, or None.
+        born: Number of the allocating call in issue order.
+        died: Number of the freeing call, or None.
         made: Where it was allocated.
         freed: Where it was freed.
     """
@@ -80,20 +80,17 @@ def judge(conflict: Conflict, old: Tenancy | None, new: Tenancy | None) -> Race:
     """Tell what a conflict is, given whose the bytes were for each operation.
 
     Args:
-        conflict: Operations in the order of landing, which differs between runs.
-        old: The allocation that the operation called first used.
-        new: The one that the other uses.
+        conflict: Two operations in the order the program called them.
+        old: The allocation that the first one used.
+        new: The one that the second uses.
     """
     moved = old is not None and new is not None and old.id != new.id
-    first, second = (conflict.first, conflict.did), (conflict.second, conflict.does)
-    if second[0].id < first[0].id:
-        first, second = second, first
     return Race(
         kind="allocator-race" if moved else "stream-race",
-        first=first[0],
-        second=second[0],
-        did=first[1],
-        does=second[1],
+        first=conflict.first,
+        second=conflict.second,
+        did=conflict.did,
+        does=conflict.does,
         span=conflict.span,
         old=old if moved else None,
         new=new if moved else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidestream.harness.finding import Finding
-from sidestream.harness.runtime import fills, races
+from sidestream.harness.runtime import fills
 from sidestream.harness.runtime.capture import Capture
 from sidestream.harness.runtime.graph_calls import GraphCalls
 from sidestream.harness.runtime.landing import Landing
@@ -27,12 +27,12 @@ class Runtime(StreamCalls, GraphCalls, MemoryCalls):
 
     def races(self) -> tuple[Race, ...]:
         """Return the races found so far, one for each pair of calls."""
-        return tuple(race for race, _ in self._races.values())
+        return self.race_log.races()
 
     def findings(self) -> tuple[Finding, ...]:
         """Return races and dead fills found so far; `drain` first for all of them."""
-        found = [races.finding(race, count) for race, count in self._races.values()]
-        return (*found, *(fills.finding(fill) for fill in self.fills.dead()))
+        dead = (fills.finding(fill) for fill in self.fills.dead())
+        return (*self.race_log.findings(), *dead)
 
     def schedule(self) -> Landing:
         """Return the policy that makes every landing of this run again."""
@@ -43,12 +43,10 @@ class Runtime(StreamCalls, GraphCalls, MemoryCalls):
         with self.lock:
             self._allocators[device].leave_pool(pool)
 
+    def _drop_pool(self, capture: Capture) -> None:
+        self.release_pool(capture.pool, device=capture.origin.device)
+
     def _begin_pool(self, capture: Capture, pool: int) -> int:
         number = pool or next(self._ids)
         self._allocators[capture.origin.device].use_pool(number)
         return number
-
-    def _end_pool(self, capture: Capture) -> None:
-        if not self._captures:
-            for allocator in self._allocators:
-                allocator.captures_ended()

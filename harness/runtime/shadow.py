@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sidestream.harness.runtime.op import Op
+from sidestream.harness.runtime.op import Clock, Op
 from sidestream.harness.runtime.spans import Span
 
 
@@ -70,6 +70,13 @@ class Shadow:
         self._replace(span, Cell(span.start, span.end, op))
         return found
 
+    def settle(self, span: Span, clock: Clock) -> None:
+        """Take the accesses that a clock knows of as ordered before all to come."""
+        for cell in self._over(span, fill=False):
+            if cell.write is not None and _known(cell.write, clock):
+                cell.write = None
+            cell.reads = {a: r for a, r in cell.reads.items() if not _known(r, clock)}
+
     def forget(self, span: Span) -> None:
         """Drop what is known of bytes that were given back to the system."""
         self._over(span, fill=False)
@@ -120,6 +127,10 @@ class Shadow:
         high = bisect_left(self._starts, span.end)
         self._cells[low:high] = [cell] if cell is not None else []
         self._starts[low:high] = [cell.start] if cell is not None else []
+
+
+def _known(op: Op, clock: Clock) -> bool:
+    return clock.get(op.agent, 0) >= op.tick
 
 
 def _conflict(first: Op, second: Op, cell: Cell, did: str, does: str) -> Conflict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import threading
+from _thread import RLock
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,11 +16,12 @@ from sidestream.harness.runtime.fills import Fills
 from sidestream.harness.runtime.landing import Decisions, Landing
 from sidestream.harness.runtime.op import KINDS, CallSite, Clock, Effects, Op, Run, here
 from sidestream.harness.runtime.order import HostThread, Order
-from sidestream.harness.runtime.queue import Queue
-from sidestream.harness.runtime.races import Race, Tenancy, judge
-from sidestream.harness.runtime.shadow import Conflict, Shadow
+from sidestream.harness.runtime.pending import Queue
+from sidestream.harness.runtime.race_log import RaceLog
+from sidestream.harness.runtime.shadow import Shadow
 from sidestream.harness.runtime.spans import Span, merge
 from sidestream.harness.runtime.streams import Stream, StreamTable, implied
+from sidestream.harness.runtime.tenancy import Tenancies
 from sidestream.harness.runtime.timeline import CALL, estimate
 
 DEPTH = 1024
@@ -67,13 +68,16 @@ class State:
         torch_version: tuple[int, int] = (2, 13),
         depth: int = DEPTH,
     ) -> None:
-        self.lock = threading.RLock()
+        # Not threading.RLock, which may be one that orders the threads it serves.
+        self.lock = RLock()
         self.order = Order()
         self.decisions = Decisions(landing or Landing())
         self.queue = Queue(self.decisions, self._land)
         self.streams = StreamTable(devices, self.order.agents, torch_version)
         self.shadow = Shadow()
         self.fills = Fills()
+        self.tenancies = Tenancies()
+        self.race_log = RaceLog(self.tenancies.find)
         self.host_waits: list[HostWait] = []
         self.operations = 0
         """How many operations were called."""
@@ -83,7 +87,6 @@ class State:
         self._ticks: dict[int, int] = {}
         self._captures: list[Capture] = []
         self._landing_op: Op | None = None
-        self._races: dict[tuple[object, ...], tuple[Race, int]] = {}
         self._incomplete: dict[tuple[str, str], None] = {}
 
     def enqueue(
@@ -97,6 +100,7 @@ class State:
         run: Run | None = None,
         site: CallSite | None = None,
         seconds: float | None = None,
+        device: int | None = None,
     ) -> Op | None:
         """Call an operation on a stream; it lands later, or becomes a graph node.
 
@@ -110,6 +114,7 @@ class State:
                 which then counts instead. Called again by every replay of a graph.
             site: Where host code asked for it; the caller's place if absent.
             seconds: Estimated device time.
+            device: The current device; a kernel cannot go to a stream of another one.
 
         Returns:
             The operation, or None where it was captured.
@@ -117,7 +122,8 @@ class State:
         Raises:
             CudaError: cudaErrorStreamCaptureInvalidated in a broken capture,
                 cudaErrorStreamCaptureImplicit on the legacy default stream while a
-                blocking stream is captured.
+                blocking stream is captured, cudaErrorInvalidResourceHandle for a
+                stream of another device, cudaErrorNotPermitted in a host function.
             ValueError: for an unknown kind.
         """
         if kind not in KINDS:
@@ -127,6 +133,13 @@ class State:
         if seconds is None:
             seconds = estimate(kind, reads, writes)
         with self.lock:
+            self._not_in_host_function(label)
+            if device not in (None, stream.device):
+                raise CudaError(
+                    "cudaErrorInvalidResourceHandle",
+                    f"{label} goes to {stream} of device {stream.device} while device "
+                    f"{device} is the current one",
+                )
             if stream.capture is not None:
                 captures.add(
                     stream.capture,
@@ -138,6 +151,7 @@ class State:
                     run=run,
                     site=site,
                     seconds=seconds,
+                    called=next(self._ids),
                 )
                 return None
             return self._issue(
@@ -225,6 +239,7 @@ class State:
         where: str = "",
         seconds: float = 0.0,
         graph: int = 0,
+        called: int = 0,
     ) -> Op:
         """Make an operation, the next one of its agent; `clock` gets its tick.
 
@@ -234,8 +249,9 @@ class State:
         if stream is not None:
             self._ticks[agent] = clock[agent] = self._ticks.get(agent, 0) + 1
         self.operations += 1
+        number = next(self._ids)
         return Op(
-            id=next(self._ids),
+            id=number,
             kind=kind,
             label=label,
             device=stream.device if stream is not None else 0,
@@ -250,6 +266,7 @@ class State:
             site=site,
             seconds=seconds,
             graph=graph,
+            called=called or number,
         )
 
     def _add(self, op: Op, run: Run | None, after: Iterable[int]) -> None:
@@ -281,28 +298,11 @@ class State:
         for span in reads:
             self.fills.read(self.shadow, span)
             for conflict in self.shadow.read(span, op):
-                self._judge(conflict)
+                self.race_log.add(conflict)
         for span in writes:
             self.fills.write(self.shadow, span, op)
             for conflict in self.shadow.write(span, op):
-                self._judge(conflict)
-
-    def _judge(self, conflict: Conflict) -> None:
-        early, late = sorted((conflict.first, conflict.second), key=lambda op: op.id)
-        old = self._tenancy(conflict.span.start, early.id)
-        new = self._tenancy(conflict.span.start, late.id)
-        race = judge(conflict, old, new)
-        first, second = race.first, race.second
-        key = (
-            *(race.kind, race.did, race.does, first.label, second.label),
-            *(first.site.frames[:1], second.site.frames[:1]),
-        )
-        seen, count = self._races.get(key, (race, 0))
-        self._races[key] = seen, count + 1
-
-    def _tenancy(self, address: int, operation: int) -> Tenancy | None:
-        """Return whose an address was when an operation was called."""
-        return None
+                self.race_log.add(conflict)
 
     def _wait(
         self,
@@ -314,6 +314,7 @@ class State:
         detail: str = "",
     ) -> int:
         """Land what the host waits for; log it and return how many were needed."""
+        self._not_in_host_function(call)
         ids = list(ids)
         needed = len(self.queue.needed(ids))
         self.queue.finish(ids)
@@ -330,6 +331,24 @@ class State:
         )
         host.now = max(host.now + CALL, until)
         return needed
+
+    def _wait_for_device(self, call: str, device: int, site: CallSite) -> None:
+        """Let the host wait for all streams of a device."""
+        streams = self.streams.on(device)
+        tails = [stream.tail for stream in streams]
+        until = max(stream.busy_until for stream in streams)
+        self._wait(call, f"device {device}", tails, until, site)
+        for stream in streams:
+            join(self.order.host().clock, stream.clock)
+
+    def _not_in_host_function(self, call: str) -> None:
+        """Refuse a CUDA call that a host function makes (`cudaLaunchHostFunc`)."""
+        op = self._landing_op
+        if op is not None and op.kind == "host-function":
+            raise CudaError(
+                "cudaErrorNotPermitted",
+                f"{call} is called by {op.label}, a host function on {op.where}",
+            )
 
     def _forbid(self, call: str) -> None:
         """Refuse a call that is not safe during a capture."""

@@ -8,7 +8,7 @@ from sidestream.harness.runtime import capture as captures
 from sidestream.harness.runtime.clock import join
 from sidestream.harness.runtime.cuda_error import CudaError
 from sidestream.harness.runtime.events import Event, Record
-from sidestream.harness.runtime.op import CallSite, Op, here
+from sidestream.harness.runtime.op import CallSite, Clock, Op, here
 from sidestream.harness.runtime.state import State
 from sidestream.harness.runtime.streams import Stream
 
@@ -40,6 +40,15 @@ class StreamCalls(State):
             return self.streams.create(
                 device=device, blocking=blocking, priority=priority, name=name
             )
+
+    def destroy_stream(self, stream: Stream) -> None:
+        """Destroy a stream; what is pending on it still lands: `cudaStreamDestroy`.
+
+        Raises:
+            CudaError: cudaErrorInvalidResourceHandle for a default stream.
+        """
+        with self.lock:
+            self.streams.destroy(stream)
 
     def pool_stream(self, *, device: int = 0, priority: int = 0) -> Stream:
         """Return what `torch.cuda.Stream()` makes: the next of 32 non-blocking ones."""
@@ -77,6 +86,7 @@ class StreamCalls(State):
                 or what a broken capture gives.
         """
         with self.lock:
+            self._not_in_host_function("cudaEventRecord")
             if event.device != stream.device:
                 raise CudaError(
                     "cudaErrorInvalidResourceHandle",
@@ -117,6 +127,7 @@ class StreamCalls(State):
             CudaError: by the rules of stream capture.
         """
         with self.lock:
+            self._not_in_host_function("cudaStreamWaitEvent")
             record = event.record
             if record is None:
                 return
@@ -156,7 +167,7 @@ class StreamCalls(State):
             record = self._outside(event, "cudaEventQuery")
             if record is None:
                 return True
-            return self._query((record.op,), record)
+            return self._query({record.op}, record.clock)
 
     def query_stream(self, stream: Stream) -> bool:
         """Return whether all work of a stream is done, as `query_event` does.
@@ -166,13 +177,8 @@ class StreamCalls(State):
         """
         with self.lock:
             self._outside_capture(stream, "cudaStreamQuery")
-            record = Record(
-                op=stream.tail,
-                clock=stream.clock,
-                stream=str(stream),
-                handle=stream.handle,
-            )
-            return self._query((stream.tail,), record)
+            clock, waits, _ = self._before(stream, self.order.host())
+            return self._query(waits, clock)
 
     def synchronize_event(
         self,
@@ -234,15 +240,9 @@ class StreamCalls(State):
                 captured; cudaErrorInvalidDevice.
         """
         with self.lock:
-            streams = self.streams.on(device)
-            for stream in streams:
+            for stream in self.streams.on(device):
                 self._outside_capture(stream, call)
-            self._forbid(call)
-            tails = [s.tail for s in streams]
-            until = max(s.busy_until for s in streams)
-            self._wait(call, f"device {device}", tails, until, site or here())
-            for stream in streams:
-                join(self.order.host().clock, stream.clock)
+            self._wait_for_device(call, device, site or here())
 
     def elapsed(self, start: Event, end: Event) -> float:
         """Return the milliseconds between two recordings, as estimated.
@@ -257,6 +257,11 @@ class StreamCalls(State):
                     raise CudaError(
                         "cudaErrorInvalidResourceHandle",
                         "elapsed time needs two recorded events that take the time",
+                    )
+                if start.device != end.device:
+                    raise CudaError(
+                        "cudaErrorInvalidResourceHandle",
+                        "the two events belong to different devices",
                     )
                 if self.queue.holds(event.record.op):
                     raise CudaError("cudaErrorNotReady", "an event was not reached yet")
@@ -284,12 +289,13 @@ class StreamCalls(State):
             kind="host-function", label=label, stream=stream, run=run, site=site
         )
 
-    def _query(self, targets: tuple[int, ...], record: Record) -> bool:
+    def _query(self, targets: set[int], clock: Clock) -> bool:
+        self._not_in_host_function("cudaEventQuery")
         needed = self.queue.needed(targets)
         if needed:
             self.queue.step(needed)
             return False
-        join(self.order.host().clock, record.clock)
+        join(self.order.host().clock, clock)
         return True
 
     def _outside(self, event: Event, call: str) -> Record | None:

@@ -87,6 +87,7 @@ class StreamTable:
         self._handles = itertools.count(_FIRST_HANDLE, 0x10)
         self._torch_version = torch_version
         self._by_handle: dict[int, Stream] = {}
+        self._destroyed: list[Stream] = []
         self._per_thread: dict[tuple[int, int], Stream] = {}
         self._pools: dict[tuple[int, int], list[Stream]] = {}
         self._pool_next: dict[tuple[int, int], int] = {}
@@ -97,7 +98,10 @@ class StreamTable:
 
     def __iter__(self) -> itertools.chain[Stream]:
         return itertools.chain(
-            self._legacy, self._per_thread.values(), self._by_handle.values()
+            self._legacy,
+            self._per_thread.values(),
+            self._by_handle.values(),
+            self._destroyed,
         )
 
     def on(self, device: int) -> list[Stream]:
@@ -174,6 +178,19 @@ class StreamTable:
         )
         self._by_handle[made.handle] = made
         return made
+
+    def destroy(self, stream: Stream) -> None:
+        """Take a stream's handle out of use; waits for the device still cover it.
+
+        Raises:
+            CudaError: cudaErrorInvalidResourceHandle for one that `create` did not
+                make, or a second time.
+        """
+        if self._by_handle.pop(stream.handle, None) is not stream:
+            raise CudaError(
+                "cudaErrorInvalidResourceHandle", f"{stream} cannot be destroyed"
+            )
+        self._destroyed.append(stream)
 
     def pool(self, *, device: int, priority: int = 0) -> Stream:
         """Return the next stream of torch's pool: what `torch.cuda.Stream()` makes.

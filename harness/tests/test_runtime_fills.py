@@ -1,0 +1,97 @@
+"""Fills that nobody reads."""
+
+import pytest
+from runtime_case import POLICIES, Case
+
+from sidestream.harness.runtime import Effects, Span
+
+
+@pytest.fixture(params=POLICIES)
+def case(request):
+    return Case(request.param)
+
+
+def dead(case):
+    case.rt.drain()
+    return [fill.op.label for fill in case.rt.fills.dead()]
+
+
+def test_a_fill_that_is_overwritten_unread(case):
+    case.do("fill", case.default, writes="x", kind="fill")
+    case.do("kernel", case.default, writes="x")
+    case.do("reader", case.default, reads="x")
+    assert dead(case) == ["fill"]
+    (finding,) = case.rt.findings()
+    assert finding.kind == "hidden-launch"
+    assert [site.operation for site in finding.sites] == ["fill", "kernel"]
+
+
+@pytest.mark.parametrize("reader", ["other", "itself", "host"])
+def test_a_fill_that_is_read(case, reader):
+    case.do("fill", case.default, writes="x", kind="fill")
+    if reader == "host":
+        case.rt.synchronize_device()
+        case.rt.host_access(case.memory("x"), write=False)
+    if reader == "other":
+        case.do("reader", case.default, reads="x")
+    case.do("kernel", case.default, reads="x" * (reader == "itself"), writes="x")
+    assert dead(case) == []
+
+
+def test_a_fill_that_nothing_overwrites(case):
+    case.do("fill", case.default, writes="x", kind="fill")
+    case.do("kernel", case.default, writes="y")
+    assert dead(case) == []
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_fill_that_is_overwritten_in_parts(case, whole):
+    start = case.memory("x", 64).start
+    case.do("fill", case.default, writes="x", kind="fill")
+    for offset in (0, 16, 32, 48)[: 4 if whole else 3]:
+        case.rt.enqueue(
+            kind="launch",
+            label="part",
+            stream=case.default,
+            writes=[Span(start + offset, 16)],
+        )
+    assert dead(case) == (["fill"] if whole else [])
+
+
+def test_one_byte_that_is_read_keeps_a_fill(case):
+    start = case.memory("x", 64).start
+    case.do("fill", case.default, writes="x", kind="fill")
+    case.rt.enqueue(
+        kind="launch", label="r", stream=case.default, reads=[Span(start + 63, 1)]
+    )
+    case.do("kernel", case.default, writes="x")
+    assert dead(case) == []
+
+
+def test_a_launch_tells_what_it_touched_when_it_landed(case):
+    span = case.memory("x")
+    case.do("fill", case.default, writes="x", kind="fill")
+    case.do(
+        "kernel",
+        case.default,
+        reads="x",
+        writes="x",
+        run=lambda: Effects(writes=(span,)),
+    )
+    assert dead(case) == ["fill"]
+    assert case.rt.incomplete() == ()
+
+
+def test_what_a_launch_could_not_tell_is_incomplete(case):
+    for _ in range(2):
+        case.do("kernel", case.default, run=lambda: Effects(incomplete=("no idea",)))
+    case.rt.drain()
+    (reason,) = case.rt.incomplete()
+    assert (reason.kernel, reason.reason) == ("kernel", "no idea")
+
+
+def test_a_second_fill_makes_the_first_dead(case):
+    case.do("first", case.default, writes="x", kind="fill")
+    case.do("second", case.default, writes="x", kind="fill")
+    case.do("reader", case.default, reads="x")
+    assert dead(case) == ["first"]
