@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sidestream.harness.exec.machine import Options, Running
+from sidestream.harness.exec.machine import Observer, Options, Running
 from sidestream.harness.exec.program import Program
 from sidestream.harness.exec.result import Result
 from sidestream.harness.launch import Launch
@@ -63,6 +63,7 @@ def execute_overlapped(
     allocations: NDArray[np.void],
     options: Options | None = None,
     progress: Callable[[int], None] | None = None,
+    observers: Sequence[Observer] = (),
 ) -> tuple[Result, ...]:
     """Execute launches of one stream, each but the first dependent on the one before.
 
@@ -77,12 +78,13 @@ def execute_overlapped(
         options: As for `execute`; the budget is that of each launch, the deadline
             that of all together.
         progress: Called between slices with the warp instructions done so far.
+        observers: One for each launch, or none.
 
     Raises:
         UsageError: for a launch no device would accept.
         MemoryError: if the resident CTAs do not fit.
     """
-    together = _Together(works, allocations, options or Options())
+    together = _Together(works, allocations, options or Options(), observers)
     try:
         while together.step():
             if progress:
@@ -94,9 +96,14 @@ def execute_overlapped(
 
 class _Together:
     def __init__(
-        self, works: Sequence[Work], allocations: NDArray[np.void], options: Options
+        self,
+        works: Sequence[Work],
+        allocations: NDArray[np.void],
+        options: Options,
+        observers: Sequence[Observer],
     ) -> None:
         self._works = works
+        self._observers = observers
         self._allocations = allocations
         self._options = options
         self._draw = random.Random(options.seed)
@@ -151,8 +158,9 @@ class _Together:
             options = dataclasses.replace(
                 options, seed=options.seed and self._draw.getrandbits(63) | 1
             )
+        observer = self._observers[number] if self._observers else None
         self._running.append(
-            Running(work.program, work.launch, self._allocations, options)
+            Running(work.program, work.launch, self._allocations, options, observer)
         )
         self._status.append("steps")
         self._release()

@@ -28,6 +28,7 @@ _VERDICTS = (
     *("map-unreleased", "map-unacquired", "map-unscoped"),
 )
 _ENGINES, _PIPES = 48, 3
+_MOST_RACES = 256
 _WRITE, _ASYNC, _STRONG, _ENGINE = 1, 2, 4, 8
 _MAP = _ASYNC | _STRONG | _ENGINE
 _NONE = 0xFFFF_FFFF
@@ -136,7 +137,19 @@ def library() -> ctypes.CDLL:
         getattr(lib, name).argtypes = [ctypes.c_void_p]
     lib.race_relaxed.restype = ctypes.c_uint64
     lib.race_relaxed.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
-    lib.race_keep_digest.argtypes = [ctypes.c_void_p]
+    for name in ("race_keep_digest", "race_depend"):
+        getattr(lib, name).argtypes = [ctypes.c_void_p]
+        getattr(lib, name).restype = None
+    lib.race_cross.restype = ctypes.c_uint32
+    lib.race_cross.argtypes = [
+        *([ctypes.c_void_p] * 2),
+        ctypes.c_uint32,
+        ctypes.c_void_p,
+    ]
+    lib.race_met_in_flight.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    lib.race_met_in_flight.restype = ctypes.c_uint32
+    lib.race_untimely.argtypes = [ctypes.c_void_p]
+    lib.race_untimely.restype = ctypes.c_uint32
     return lib
 
 
@@ -149,6 +162,8 @@ class Watcher:
         weak: Instructions of the program's function, by index, that order nothing:
             the execution is the same, the judgement as if they were not there.
         digest: Whether to keep a digest of what was known at every access.
+        dependent: Whether the launch may start before the one before it in its stream
+            has completed.
     """
 
     def __init__(
@@ -158,11 +173,13 @@ class Watcher:
         profile: str = "practice",
         weak: Collection[int] = (),
         digest: bool = False,
+        dependent: bool = False,
     ) -> None:
         self._notes = notes_of(program)
         if weak:
             self._notes["weak"] = np.isin(program.origin, list(weak))
         self._digest = digest
+        self._dependent = dependent
         self._tensor_memory = program.tensor_memory
         self._profile = ("practice", "isa").index(profile)
         self._watch: int | None = None
@@ -203,6 +220,8 @@ class Watcher:
             raise MemoryError("the race detector does not fit")
         if self._digest:
             lib.race_keep_digest(self._watch)
+        if self._dependent:
+            lib.race_depend(self._watch)
         return int(lib.race_observer(self._watch))
 
     @property
@@ -235,11 +254,51 @@ class Watcher:
         table = (_Race * max(count, 1)).from_address(lib.race_table(detector))
         return tuple(self._race(table[k]) for k in range(count))
 
-    def _race(self, race: _Race) -> Race:
+    def after(self, first: Watcher, *, overlapping: bool) -> tuple[Race, ...]:
+        """Races of an earlier launch of the stream with this one.
+
+        A copy here by a tensor map that the earlier launch wrote needs an acquiring
+        proxy fence: a kernel's start acquires nothing through that proxy.
+
+        Args:
+            first: Watched the earlier launch, to its end.
+            overlapping: Whether this one may have run while the earlier one did.
+        """
+        if self._watch is None or first._watch is None:
+            return ()
+        lib = library()
+        table = (_Race * _MOST_RACES)()
+        count = lib.race_cross(
+            lib.race_detector(first._watch),
+            lib.race_detector(self._watch),
+            int(overlapping),
+            table,
+        )
+        return tuple(self._race(table[k], first) for k in range(count))
+
+    def met_in_flight(self, first: Watcher) -> bool:
+        """Whether it saw what an earlier launch released, before waiting for that."""
+        if self._watch is None or first._watch is None:
+            return False
+        lib = library()
+        first_detector = lib.race_detector(first._watch)
+        return bool(
+            lib.race_met_in_flight(first_detector, lib.race_detector(self._watch))
+        )
+
+    @property
+    def untimely(self) -> bool:
+        """Whether it lets dependents start before it knows that its own wait is over."""
+        lib = library()
+        return self._watch is None or bool(
+            lib.race_untimely(lib.race_detector(self._watch))
+        )
+
+    def _race(self, race: _Race, first: Watcher | None = None) -> Race:
         return Race(
             space=_SPACES[race.space],
             verdict=_VERDICTS[race.verdict],
-            earlier=self._side(race, 0),
+            earlier=(first or self)._side(race, 0),
             later=self._side(race, 1),
             address=race.address,
             count=race.count,

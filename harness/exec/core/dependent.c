@@ -1,15 +1,19 @@
 /* griddepcontrol, and what drives two grids at once (exec/overlap.py). */
 #include "dependent.h"
 
+#include "observer.h"
+
 static int launch_dependents(Warp *w, const Insn *i, u32 m) {
-  (void)i, (void)m;
+  if (!w->cta->dependents_counted) OBSERVE(w->m, grid_signal, w, i, m);
   grid_step_cta(w->cta);
   return STEP_NEXT;
 }
 
 static int wait(Warp *w, const Insn *i, u32 m) {
-  (void)i, (void)m;
-  if (!grid_step(w->m->dependency, GRID_WAIT, 0).value) return STEP_NEXT;
+  if (!grid_step(w->m->dependency, GRID_WAIT, 0).value) {
+    OBSERVE(w->m, grid_wait, w, i, m);
+    return STEP_NEXT;
+  }
   block_on(w, BLOCK_GRID, 0, 0);
   return STEP_BLOCK;
 }

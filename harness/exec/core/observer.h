@@ -54,6 +54,9 @@ struct Observer {
   /* bar.warp.sync of lanes; any fence. */
   void (*converge)(void *state, const Warp *w, const Insn *i, u32 lanes);
   void (*fence)(void *state, const Warp *w, const Insn *i, u32 m);
+  /* griddepcontrol.wait goes on; launch_dependents, the first of its CTA. */
+  void (*grid_wait)(void *state, const Warp *w, const Insn *i, u32 m);
+  void (*grid_signal)(void *state, const Warp *w, const Insn *i, u32 m);
 };
 
 /* OBSERVE(machine, call, arguments...) */

@@ -10,6 +10,10 @@ struct Page {
   Cell cell[PAGE_CELLS];
 };
 
+static u64 page_bucket(const Detector *d, u64 number) {
+  return number * 0x9e3779b97f4a7c15ull >> 52 & (d->cap_pages - 1);
+}
+
 /* The cell of the bytes at `address`, or NULL without memory. */
 static Cell *global_cell(Detector *d, u64 address) {
   u64 number = address / PAGE_BYTES;
@@ -18,7 +22,7 @@ static Cell *global_cell(Detector *d, u64 address) {
     d->page = calloc(d->cap_pages, sizeof *d->page);
     if (!d->page) return NULL;
   }
-  Page **bucket = &d->page[number * 0x9e3779b97f4a7c15ull >> 52 & (d->cap_pages - 1)];
+  Page **bucket = &d->page[page_bucket(d, number)];
   for (Page *p = *bucket; p; p = p->next)
     if (p->number == number) return &p->cell[address % PAGE_BYTES / CELL_BYTES];
   Page *p = calloc(1, sizeof *p);
@@ -28,6 +32,14 @@ static Cell *global_cell(Detector *d, u64 address) {
   *bucket = p;
   d->n_pages++;
   return &p->cell[address % PAGE_BYTES / CELL_BYTES];
+}
+
+const Cell *global_seen(const Detector *d, u64 address) {
+  u64 number = address / PAGE_BYTES;
+  if (!d->page) return NULL;
+  for (const Page *p = d->page[page_bucket(d, number)]; p; p = p->next)
+    if (p->number == number) return &p->cell[address % PAGE_BYTES / CELL_BYTES];
+  return NULL;
 }
 
 void global_free(Detector *d) {
@@ -53,7 +65,10 @@ static void run(Detector *d, Accessor *a, u32 memory, u64 from, u64 size) {
     u32 low = from > at ? (u32)(from - at) : 0;
     u32 high = to < at + CELL_BYTES ? (u32)(to - at) : CELL_BYTES;
     a->address = at + low;
-    shadow_access(d, cell, a, ALL_BYTES << low & ALL_BYTES >> (CELL_BYTES - high));
+    u32 bytes = ALL_BYTES << low & ALL_BYTES >> (CELL_BYTES - high);
+    shadow_access(d, cell, a, bytes);
+    if (a->space == RACE_GLOBAL && (d->grids.dependent || entry_reads_map(&a->entry)))
+      detector_note_early(d, a, at, bytes);
   }
 }
 

@@ -41,6 +41,7 @@ void detector_free(Detector *d) {
   global_free(d);
   locations_free(d);
   map_fences_free(d);
+  grids_free(d);
   shadow_free(&d->shadow);
   free(d->engine);
   free(d->cta);
@@ -209,10 +210,10 @@ EngineAgent *detector_engine(const Detector *d, u32 id) {
 
 /* A component for one more operation: one whose last operation the issuer knows to be
  * complete, so that knowing the new one cannot stand for not knowing the old one. */
-static u32 pick(CtaAgent *c, const Knowledge *known, u32 first) {
-  u32 spare = ENGINES;
-  for (u32 k = 0; k < ENGINES; k++) {
-    u32 at = (c->next_engine + k) % ENGINES;
+static u32 pick(const Detector *d, CtaAgent *c, const Knowledge *known, u32 first) {
+  u32 spare = ENGINES, n = ENGINES - d->grids.dependent; /* the last one knows of waits */
+  for (u32 k = 0; k < n; k++) {
+    u32 at = (c->next_engine + k) % n;
     if (c->engine_busy[at]) continue;
     if (knows(known, PLANE_ORDER, first + at, c->engine_clock[at], 0)) {
       spare = at;
@@ -221,7 +222,7 @@ static u32 pick(CtaAgent *c, const Knowledge *known, u32 first) {
     if (spare == ENGINES) spare = at;
   }
   if (spare == ENGINES) spare = c->next_engine;
-  c->next_engine = (spare + 1) % ENGINES;
+  c->next_engine = (spare + 1) % n;
   return spare;
 }
 
@@ -282,7 +283,7 @@ void detector_note_issue(Detector *d, u32 comp, u32 clock, u32 slot, u32 warp,
 
 static u32 start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known) {
   CtaAgent *c = &d->cta[slot];
-  u32 first = slot % d->cluster * d->per_cta + d->warps, at = pick(c, known, first);
+  u32 first = slot % d->cluster * d->per_cta + d->warps, at = pick(d, c, known, first);
   u32 id = begin(d, slot, warp, lanes, known);
   if (!id) return 0;
   c->engine_busy[at]++;

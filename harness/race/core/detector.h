@@ -7,6 +7,7 @@
 #define SIDESTREAM_DETECTOR_H
 
 #include "agents.h"
+#include "grids.h"
 #include "shadow.h"
 
 enum RaceSpace { RACE_SHARED = 1, RACE_GLOBAL, RACE_TENSOR };
@@ -123,6 +124,7 @@ typedef struct Detector {
   u32 n_pages, cap_pages;
   Location **location; /* buckets */
   MapFences map_fence[2]; /* MAP_RELEASE, MAP_ACQUIRE */
+  Grids grids;
   Knowledge *scratch;
   Race race[MAX_RACES];
   u32 n_races;
@@ -160,8 +162,21 @@ void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict
 void news_clear(GroupAgent *g);
 /* A fence that reaches beyond the cluster. */
 void news_fence(Detector *d, u32 slot, u32 warp, u32 lanes);
+/* Whether an agent at `clock` of component comp of its group is behind the news; in a
+ * plane of the async proxy: behind a proxy fence after them. */
+int news_behind(const News *n, const Knowledge *known, u32 plane, u32 comp, u32 clock,
+                u32 lanes);
+/* Whether something was released at a word of a cell's bytes. */
+int location_in(const Detector *d, u64 cell, u32 bytes);
+/* The cell of the bytes at a multiple of CELL_BYTES if they were ever accessed. */
+const Cell *global_seen(const Detector *d, u64 address);
 u32 detector_foreign(const Detector *d, const Accessor *a, const Entry *e, u32 plane);
 /* A write of a tensor map that comes before a copy by it: APART behind a pair of proxy
  * fences, else what is missing. */
 u32 detector_map_order(Detector *d, const Accessor *a, const Entry *e);
+/* Whether an acquiring proxy fence of the map comes before the copy, with a scope that
+ * reaches beyond the cluster. */
+int detector_map_acquired(Detector *d, const Accessor *a);
+/* What a later, or an earlier, launch may race with (grids.h): `bytes` of the cell at. */
+void detector_note_early(Detector *d, const Accessor *a, u64 at, u32 bytes);
 #endif

@@ -25,6 +25,10 @@ void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 scope, u32 a
 void detector_map_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 which, u32 scope,
                         u64 address);
 void map_fences_free(Detector *d);
+/* griddepcontrol.wait has returned; a CTA lets dependents start, for the first time. */
+void detector_grid_wait(Detector *d, u32 slot, u32 warp, u32 lanes);
+void detector_grid_signal(Detector *d, u32 slot, u32 warp, u32 lanes);
+void grids_free(Detector *d);
 u32 detector_issue(Detector *d, u32 slot, u32 warp, u32 lanes);
 u32 detector_follow(Detector *d, u32 id);
 void detector_drop(Detector *d, u32 id);

@@ -49,6 +49,15 @@ static void forget(Location *l) {
   l->n = 0;
 }
 
+int location_in(const Detector *d, u64 cell, u32 bytes) {
+  for (u32 k = 0; d->location && k < BUCKETS; k++)
+    for (const Location *l = d->location[k]; l; l = l->next)
+      if (l->n && l->address / CELL_BYTES * CELL_BYTES == cell &&
+          bytes >> (l->address % CELL_BYTES) & 1u)
+        return 1;
+  return 0;
+}
+
 void locations_free(Detector *d) {
   for (u32 k = 0; d->location && k < BUCKETS; k++)
     while (d->location[k]) {
@@ -92,10 +101,8 @@ void news_clear(GroupAgent *g) {
   g->n_news = 0;
 }
 
-/* Whether an agent at `clock` of component comp of its group is behind the news; in a
- * plane of the async proxy: behind a proxy fence after them. */
-static int behind(const News *n, const Knowledge *known, u32 plane, u32 comp, u32 clock,
-                  u32 lanes) {
+int news_behind(const News *n, const Knowledge *known, u32 plane, u32 comp, u32 clock,
+                u32 lanes) {
   if (n->everyone) return 1;
   if (n->pending) return 0;
   if (plane == PLANE_ORDER && comp == n->by && !(lanes & ~n->lanes))
@@ -127,7 +134,7 @@ static void add_news(Detector *d, u32 group, WarpAgent *w, u32 lane, u32 about,
   for (u32 k = g->n_news; k-- > 0;) {
     News *n = &g->news[k];
     if (n->about != about || !knowledge_covers(n->known, known)) continue;
-    if (behind(n, mine, PLANE_ORDER, w->comp, w->clock, 1u << lane)) return;
+    if (news_behind(n, mine, PLANE_ORDER, w->comp, w->clock, 1u << lane)) return;
     if (n->pending && pending && n->by == w->comp && n->lanes >> lane & 1u) return;
     /* another lane of the same instruction */
     if (n->by == w->comp && n->pending == pending && n->clock + 1 == w->clock &&
@@ -178,11 +185,11 @@ u32 detector_foreign(const Detector *d, const Accessor *a, const Entry *e, u32 p
   for (u32 k = 0; k < g->n_news; k++) {
     const News *n = &g->news[k];
     if (n->about != group || !knows(n->known, PLANE_ORDER, c, e->clock, e->lane) ||
-        !behind(n, a->known, PLANE_ORDER, self, a->entry.clock, a->lanes))
+        !news_behind(n, a->known, PLANE_ORDER, self, a->entry.clock, a->lanes))
       continue;
     /* The fence lies on this side of the hand-over or on the other. */
     if (knows(n->known, plane, c, e->clock, e->lane) ||
-        behind(n, a->known, plane, self, a->entry.clock, a->lanes))
+        news_behind(n, a->known, plane, self, a->entry.clock, a->lanes))
       return APART;
     verdict = BEHIND_PROXY;
   }
@@ -216,12 +223,12 @@ void detector_release(Detector *d, u32 slot, u32 warp, u32 lane, u64 address, u3
     const Knowledge *mine = warp_strand(w, lane)->known;
     for (u32 k = 0; ok && k < g->n_news; k++) {
       const News *n = &g->news[k];
-      if (!behind(n, mine, PLANE_ORDER, w->comp, w->clock, 1u << lane)) continue;
+      if (!news_behind(n, mine, PLANE_ORDER, w->comp, w->clock, 1u << lane)) continue;
       knowledge_copy(d->scratch, n->known);
       int here = n->by == w->comp && n->lanes >> lane & 1u;
       for (u32 p = PLANE_ORDER + 1; p < PLANES; p++) /* fenced since the news came */
         if ((here && w->fenced[p][lane] > n->clock) ||
-            behind(n, mine, p, w->comp, w->clock, 1u << lane))
+            news_behind(n, mine, p, w->comp, w->clock, 1u << lane))
           knowledge_fence(d->scratch, p);
       ok = hand(d, at, slot, reach, n->about, d->scratch);
     }

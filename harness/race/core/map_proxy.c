@@ -112,11 +112,37 @@ static int paired(Detector *d, const MapFence *r, u32 released, const MapFence *
   return 0;
 }
 
-u32 detector_map_order(Detector *d, const Accessor *a, const Entry *e) {
-  u32 group = detector_group_of(d, a->entry.comp);
-  MapFence copy = {.comp = a->entry.comp, .clock = 0, .heard = 1};
+/* The copy, as one that comes after fences. */
+static MapFence copy_of(const Detector *d, const Accessor *a) {
+  MapFence copy = {.comp = a->entry.comp, .heard = 1};
   copy.known = (Knowledge *)(uintptr_t)a->known; /* only read */
-  remember_births(d, group, &copy);
+  remember_births(d, detector_group_of(d, a->entry.comp), &copy);
+  return copy;
+}
+
+/* Lanes of an acquire of the map that the copy comes after. */
+static u32 acquired_by(Detector *d, const Accessor *a, const MapFence *copy,
+                       const MapFence *q) {
+  u32 lanes = 0;
+  if (a->address < q->address || a->address >= q->address + MAP_BYTES) return 0;
+  for (u32 left = q->lanes; left; left &= left - 1) {
+    u32 lane = (u32)__builtin_ctz(left);
+    lanes |= (u32)before(d, q->comp, q->clock, lane, copy, LANES) << lane;
+  }
+  return lanes;
+}
+
+int detector_map_acquired(Detector *d, const Accessor *a) {
+  MapFence copy = copy_of(d, a);
+  const MapFences *acquires = &d->map_fence[MAP_ACQUIRE];
+  for (u32 n = 0; n < acquires->n; n++)
+    if (acquires->at[n].within == WITHIN_GPU && acquired_by(d, a, &copy, &acquires->at[n]))
+      return 1;
+  return 0;
+}
+
+u32 detector_map_order(Detector *d, const Accessor *a, const Entry *e) {
+  MapFence copy = copy_of(d, a);
   const MapFences *releases = &d->map_fence[MAP_RELEASE];
   const MapFences *acquires = &d->map_fence[MAP_ACQUIRE];
   u32 verdict = MAP_UNRELEASED;
@@ -131,12 +157,7 @@ u32 detector_map_order(Detector *d, const Accessor *a, const Entry *e) {
     if (verdict == MAP_UNRELEASED) verdict = MAP_UNACQUIRED;
     for (u32 n = 0; n < acquires->n; n++) {
       const MapFence *q = &acquires->at[n];
-      if (a->address < q->address || a->address >= q->address + MAP_BYTES) continue;
-      u32 acquired = 0;
-      for (u32 left = q->lanes; left; left &= left - 1) {
-        u32 lane = (u32)__builtin_ctz(left);
-        acquired |= (u32)before(d, q->comp, q->clock, lane, &copy, LANES) << lane;
-      }
+      u32 acquired = acquired_by(d, a, &copy, q);
       if (!acquired || !paired(d, r, released, q, acquired)) continue;
       if (d->keep_digest) d->digest = (d->digest ^ ((u64)k << 32 | n)) * 0x100000001b3ull;
       if (reaches(d, r, q) && reaches(d, q, r)) return APART;

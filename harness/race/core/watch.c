@@ -319,6 +319,18 @@ static void converge(void *state, const Warp *w, const Insn *i, u32 m) {
   else detector_converge(told(h, w), w->cta->slot, w->id, m);
 }
 
+/* --- other grids -------------------------------------------------------------------- */
+static void grid_wait(void *state, const Warp *w, const Insn *i, u32 m) {
+  Watch *h = state;
+  if (!note_of(h, w, i).weak) detector_grid_wait(told(h, w), w->cta->slot, w->id, m);
+}
+
+static void grid_signal(void *state, const Warp *w, const Insn *i, u32 m) {
+  (void)i;
+  Watch *h = state;
+  detector_grid_signal(told(h, w), w->cta->slot, w->id, m);
+}
+
 /* Of the tensor maps: the lanes of an acquire may name several. */
 static void map_fence(Watch *h, const Warp *w, const Insn *i, u32 m, u32 which) {
   Detector *d = told(h, w);
@@ -406,10 +418,14 @@ Watch *race_watch_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pro
       .cluster_wait = cluster_wait,
       .converge = converge,
       .fence = fence,
+      .grid_wait = grid_wait,
+      .grid_signal = grid_signal,
   };
   return h;
 }
 
+/* Before the launch begins: it may do so before the one before it has completed. */
+void race_depend(Watch *h) { h->detector->grids.dependent = 1; }
 void race_keep_digest(Watch *h) { h->detector->keep_digest = 1; }
 const Observer *race_observer(const Watch *h) { return &h->observer; }
 const Detector *race_detector(const Watch *h) { return h->detector; }
