@@ -120,9 +120,15 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The bytes of every live allocation at one moment, by allocation id."""
+    """Every live allocation at one moment, by allocation id.
+
+    Attributes:
+        data: Its bytes.
+        written: Which of them had been written, where that is tracked.
+    """
 
     data: Mapping[int, Bytes]
+    written: Mapping[int, Bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,14 +318,20 @@ class AllocationTable:
         return rows
 
     def snapshot(self) -> Snapshot:
-        """Copy the bytes of every live allocation."""
-        return Snapshot(data={a.id: a.data.copy() for a in self._by_va if not a.freed})
+        """Copy the bytes of every live allocation, and which have been written."""
+        live = [a for a in self._by_va if not a.freed]
+        return Snapshot(
+            data={a.id: a.data.copy() for a in live},
+            written={a.id: a.init.copy() for a in live if a.init is not None},
+        )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Put back the bytes of a snapshot; allocations made since keep theirs."""
+        """Put back a snapshot; allocations made since keep what they have."""
         for a in self._by_va:
             if a.id in snapshot.data:
                 a.data[:] = snapshot.data[a.id]
+            if a.init is not None and a.id in snapshot.written:
+                a.init[:] = snapshot.written[a.id]
 
     def changed(self, snapshot: Snapshot) -> tuple[ChangedRange, ...]:
         """Return the ranges that differ from a snapshot, in order of address."""

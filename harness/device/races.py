@@ -19,6 +19,8 @@ RULES = {
     "race.order": f"{_MODEL}: Conflict and Data-races",
     "race.scope": f"{_MODEL}: Morally Strong Operations",
     "B3": f"{_SYNC}: bar.warp.sync",
+    "B7": f"{_SYNC}: griddepcontrol",
+    "B8": f"{_MODEL}: Memory synchronization, API synchronization",
     "M8": f"{_SYNC}: mbarrier.init",
     "P2": f"{_MODEL}: Proxies; fence.proxy",
     "P3": f"{_COPY}: Asynchronous copy, Completion Mechanisms",

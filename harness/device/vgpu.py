@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from sidestream.harness.cuda.memory import AllocationTable
@@ -10,7 +10,7 @@ from sidestream.harness.device import faults, races, waits
 from sidestream.harness.device.programs import CACHE
 from sidestream.harness.errors import PtxError, UnsupportedError
 from sidestream.harness.exec.machine import Options, execute
-from sidestream.harness.exec.overlap import Work, execute_overlapped
+from sidestream.harness.exec.overlap import Work
 from sidestream.harness.exec.program import Program
 from sidestream.harness.exec.result import Result
 from sidestream.harness.finding import Finding, Incomplete
@@ -18,7 +18,8 @@ from sidestream.harness.launch import Launch
 from sidestream.harness.race.unjudged import unjudged
 from sidestream.harness.race.watcher import Watcher
 
-_PREREQUISITE = "a launch that it depends on did not complete"
+PREREQUISITE = "a launch that it depends on did not complete"
+"""Why a launch was not executed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,8 @@ class Watched:
     executed: frozenset[int] = frozenset()
 
 
-def _no_time() -> dict[str, float]:
+def no_time() -> dict[str, float]:
+    """Return no seconds for each phase."""
     return dict.fromkeys(("parse", "lower", "execute"), 0.0)
 
 
@@ -115,7 +117,7 @@ def watch_launch(
     Raises:
         UsageError: the launch does not fit its kernel: geometry or parameters.
     """
-    seconds = _no_time()
+    seconds = no_time()
     try:
         prepared = CACHE.get(launch, table)
         program = prepared.program
@@ -132,23 +134,18 @@ def watch_launch(
             result = execute(program, launch, entries, options, progress, watcher)
             seconds["execute"] = result.seconds
             outcome = judge(launch, program, table, result, seconds)
-            executed = _executed(program, result)
-            missed = [
-                _reason(launch, unknown.reason, unknown.line)
-                for unknown in unjudged(program, executed, profile)
-            ]
-            outcome = replace(outcome, incomplete=(*outcome.incomplete, *missed))
+            work = Work(program=program, launch=launch)
             return Watched(
-                outcome=_with_races(outcome, watcher, launch, program, table),
+                outcome=with_races(outcome, watcher, work, table, result),
                 digest=watcher.digest,
-                executed=executed,
+                executed=_executed(program, result),
             )
     except PtxError as error:
         text = f"PTX cannot be read: {error}"
-        return Watched(outcome=_failed(launch, text, seconds, error.line))
+        return Watched(outcome=failed(launch, text, seconds, error.line))
     except (UnsupportedError, MemoryError) as error:
         text = str(error) or "out of memory"
-        return Watched(outcome=_failed(launch, text, seconds))
+        return Watched(outcome=failed(launch, text, seconds))
 
 
 def _executed(program: Program, result: Result) -> frozenset[int]:
@@ -156,77 +153,31 @@ def _executed(program: Program, result: Result) -> frozenset[int]:
     return frozenset(program.origin[result.counts > 0].tolist()) - {-1}
 
 
-def _with_races(
+def with_races(
     outcome: Outcome,
     watcher: Watcher,
-    launch: Launch,
-    program: Program,
+    work: Work,
     table: AllocationTable,
+    result: Result,
 ) -> Outcome:
+    """Add to an outcome what the race detector saw, and what it does not model."""
+    launch, program = work.launch, work.program
+    missed = [
+        reason_of(launch, unknown.reason, unknown.line)
+        for unknown in unjudged(program, _executed(program, result), watcher.profile)
+    ]
     if watcher.lost:
         reason = f"{watcher.lost} accesses or races were not kept by the race detector"
-        outcome = replace(
-            outcome, incomplete=(*outcome.incomplete, _reason(launch, reason))
-        )
+        missed.append(reason_of(launch, reason))
     found = tuple(
         races.finding_of(race, program, launch, table) for race in watcher.races()
     )
     return replace(
-        outcome, findings=(*outcome.findings, *found), relaxed=watcher.relaxed
+        outcome,
+        findings=(*outcome.findings, *found),
+        incomplete=(*outcome.incomplete, *missed),
+        relaxed=watcher.relaxed,
     )
-
-
-def run_dependent(
-    launches: Sequence[Launch],
-    table: AllocationTable,
-    options: Options,
-    progress: Callable[[int], None] | None = None,
-) -> tuple[Outcome, ...]:
-    """Execute launches of one stream that may overlap, each as `run_launch` does.
-
-    Each but the first is a programmatic dependent of the one before it (see
-    `execute_overlapped`). After one that cannot be executed, the rest is incomplete.
-
-    Raises:
-        UsageError: a launch does not fit its kernel: geometry or parameters.
-    """
-    works: list[Work] = []
-    times: list[dict[str, float]] = []
-    failed: list[Outcome] = []
-    for launch in launches:
-        times.append(_no_time())
-        try:
-            made = CACHE.get(launch, table)
-        except PtxError as error:
-            reason = f"PTX cannot be read: {error}"
-            failed.append(_failed(launch, reason, times[-1], error.line))
-            break
-        except UnsupportedError as error:
-            failed.append(_failed(launch, str(error), times[-1]))
-            break
-        times[-1] |= {"parse": made.parse_seconds, "lower": made.lower_seconds}
-        works.append(Work(program=made.program, launch=launch))
-    try:
-        results = execute_overlapped(works, table.entries(), options, progress)
-    except MemoryError as error:
-        reason = str(error) or "out of memory"
-        return tuple(_failed(launch, reason, _no_time()) for launch in launches)
-    outcomes = [
-        judge(
-            work.launch,
-            work.program,
-            table,
-            result,
-            seconds | {"execute": result.seconds},
-        )
-        for work, result, seconds in zip(works, results, times, strict=False)
-    ]
-    outcomes += failed
-    outcomes += [
-        _failed(launch, _PREREQUISITE, _no_time())
-        for launch in launches[len(outcomes) :]
-    ]
-    return tuple(outcomes)
 
 
 def judge(
@@ -241,7 +192,7 @@ def judge(
     unjudged: list[Incomplete] = []
     if result.dropped_faults:
         unjudged.append(
-            _reason(launch, f"{result.dropped_faults} more faults were not recorded")
+            reason_of(launch, f"{result.dropped_faults} more faults were not recorded")
         )
     status = result.status
     if status in ("deadlock", "divergent-sync"):
@@ -252,17 +203,17 @@ def judge(
             (why for line, why in program.unsupported if ins and line == ins.line),
             "an instruction without semantics",
         )
-        unjudged.append(_reason(launch, text, ins.line if ins else None))
+        unjudged.append(reason_of(launch, text, ins.line if ins else None))
     elif status == "budget":
         unjudged.append(
-            _reason(launch, f"budget spent: {result.warp_instructions} instructions")
+            reason_of(launch, f"budget spent: {result.warp_instructions} instructions")
         )
     elif status == "deadline":
-        unjudged.append(_reason(launch, f"deadline passed: {result.seconds:.1f} s"))
+        unjudged.append(reason_of(launch, f"deadline passed: {result.seconds:.1f} s"))
     elif status == "prerequisite":
-        unjudged.append(_reason(launch, _PREREQUISITE))
+        unjudged.append(reason_of(launch, PREREQUISITE))
     elif status not in ("done", "trap"):
-        unjudged.append(_reason(launch, f"the core stopped: {status}"))
+        unjudged.append(reason_of(launch, f"the core stopped: {status}"))
     return Outcome(
         kernel=launch.kernel,
         stream=launch.stream,
@@ -276,17 +227,19 @@ def judge(
     )
 
 
-def _reason(launch: Launch, reason: str, line: int | None = None) -> Incomplete:
+def reason_of(launch: Launch, reason: str, line: int | None = None) -> Incomplete:
+    """Say why a launch could not be judged."""
     return Incomplete(reason=reason, kernel=launch.kernel, ptx_line=line)
 
 
-def _failed(
+def failed(
     launch: Launch, reason: str, seconds: dict[str, float], line: int | None = None
 ) -> Outcome:
+    """Return the outcome of a launch that could not be executed at all."""
     return Outcome(
         kernel=launch.kernel,
         stream=launch.stream,
-        incomplete=(_reason(launch, reason, line),),
+        incomplete=(reason_of(launch, reason, line),),
         seconds=seconds,
     )
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sidestream.harness.exec.machine import Observer, Options, Running
+from sidestream.harness.exec.machine import Options, Running
+from sidestream.harness.exec.observer import Observer
 from sidestream.harness.exec.program import Program
 from sidestream.harness.exec.result import Result
 from sidestream.harness.launch import Launch

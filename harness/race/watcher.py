@@ -181,7 +181,7 @@ class Watcher:
         self._digest = digest
         self._dependent = dependent
         self._tensor_memory = program.tensor_memory
-        self._profile = ("practice", "isa").index(profile)
+        self.profile = profile
         self._watch: int | None = None
         self._geometry: Geometry | None = None
 
@@ -211,7 +211,7 @@ class Watcher:
             geometry.cluster,
             geometry.warps,
             geometry.smem,
-            self._profile,
+            ("practice", "isa").index(self.profile),
             int(self._tensor_memory),
             pointer(self._notes),
             len(self._notes),
@@ -288,7 +288,7 @@ class Watcher:
 
     @property
     def untimely(self) -> bool:
-        """Whether it lets dependents start before it knows that its own wait is over."""
+        """Whether it lets dependents start before its own wait is over."""
         lib = library()
         return self._watch is None or bool(
             lib.race_untimely(lib.race_detector(self._watch))

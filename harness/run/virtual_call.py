@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from sidestream.harness.checks.observation import Execution, LaunchSeen, Mask
 from sidestream.harness.cuda.host_sync import HostLog
 from sidestream.harness.cuda.memory import Allocation
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
-from sidestream.harness.device.vgpu import Outcome, run_launch
+from sidestream.harness.device.in_order import InOrder
+from sidestream.harness.device.vgpu import Outcome
 from sidestream.harness.drivers.protocol import CallTensors, Prepared, Results
 from sidestream.harness.dsl.activation import active
 from sidestream.harness.dsl.capture import Capture
@@ -41,8 +42,13 @@ DESCALES = ("descale_q", "descale_k", "descale_v")
 class _Run:
     """What the launches of one call gave."""
 
-    outcomes: list[Outcome] = field(default_factory=list)
+    order: InOrder
     spent: float = 0.0
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """One for each launch."""
+        return self.order.outcomes
 
 
 class VirtualCall:
@@ -219,8 +225,8 @@ class VirtualCall:
             profile: Under which to look for races, or None not to.
         """
         self.reset(pattern)
-        run = _Run()
         world = self.world
+        run = _Run(order=InOrder(table=world.table, profile=profile))
 
         def on_launch(launch: Launch) -> None:
             if run.outcomes and not run.outcomes[-1].finished:
@@ -229,10 +235,9 @@ class VirtualCall:
             if record is not None:
                 folder = record / f"{len(run.outcomes):02d}-{_file(launch.kernel)}"
                 write_launch(folder, launch, world.table, world.chip.arch)
-            outcome = run_launch(launch, world.table, options(), progress, profile)
-            run.outcomes.append(outcome)
-            for phase, seconds in outcome.seconds.items():
-                self._phases.add(phase, seconds)
+            for outcome in run.order.run(launch, options(), progress):
+                for phase, seconds in outcome.seconds.items():
+                    self._phases.add(phase, seconds)
             run.spent += time.perf_counter() - began
 
         def launched(launch: Launch) -> None:
@@ -245,7 +250,7 @@ class VirtualCall:
         error, incomplete, results = None, [], None
         compiles = active().compiles
         mark = compiles.mark()
-        with self._phases.timed("host", label):
+        with run.order, self._phases.timed("host", label):
             try:
                 if log is None:
                     with Capture(launched):

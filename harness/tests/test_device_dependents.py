@@ -5,7 +5,7 @@ import pytest
 from device_case import launch_of, text_of
 
 from sidestream.harness.cuda.memory import AllocationTable
-from sidestream.harness.device.vgpu import run_dependent
+from sidestream.harness.device.in_order import run_dependent
 from sidestream.harness.errors import UsageError
 from sidestream.harness.exec.machine import Options
 

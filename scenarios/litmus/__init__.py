@@ -1,6 +1,6 @@
 """Litmus tests of the ordering rules, one file a mechanism.
 
-`TWINS` maps `file.name` to each twin.
+`TWINS` maps `file.name` to each twin of one launch, `GRID_TWINS` to each of two.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from sidestream.scenarios.litmus import (
     bulk_copy,
     cluster,
+    dependent_grid,
     global_memory,
     launch_control,
     mbarrier,
@@ -22,7 +23,7 @@ from sidestream.scenarios.litmus import (
     thread_copy,
     warp_sync,
 )
-from sidestream.scenarios.litmus.twin import Twin
+from sidestream.scenarios.litmus.twin import GridTwin, Twin
 
 _FILES = (
     named_barrier,
@@ -46,4 +47,8 @@ TWINS: dict[str, Twin] = {
     f"{module.__name__.rsplit('.', 1)[-1]}.{twin.name}": twin
     for module in _FILES
     for twin in module.TWINS
+}
+
+GRID_TWINS: dict[str, GridTwin] = {
+    f"dependent_grid.{twin.name}": twin for twin in dependent_grid.TWINS
 }

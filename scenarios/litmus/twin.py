@@ -102,3 +102,49 @@ def proxy(first: str, second: str) -> tuple[Found, ...]:
 def fault(kind: str, rule: str, *sites: str) -> tuple[Found, ...]:
     """A broken protocol, told at its sites, and nothing else."""
     return (Found(kind=kind, rule=rule, sites=sites),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridTwin:
+    """Two launches of one stream, twice: they differ in one operation of either grid.
+
+    Attributes:
+        name: What it is about; unique in its file.
+        rule: The rule of the ordering specification that it removes or keeps.
+        title: Section of the PTX ISA that states the rule.
+        first: Statements of each warp of the first launch, as those of a `Twin`.
+        second: Of the second one.
+        op: What orders.
+        broken: What stands in its place.
+        found: Findings on the broken launches, and no others.
+        dependent: Whether the second is launched as a programmatic dependent.
+        bars: Arrival counts of mbarriers in either grid.
+    """
+
+    name: str
+    rule: str
+    title: str
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    op: str
+    broken: str = ""
+    found: tuple[Found, ...]
+    dependent: bool = True
+    bars: tuple[int, ...] = ()
+
+    def grids(self) -> tuple[Twin, Twin]:
+        """Either grid alone, as the kernel builder takes it."""
+        one, two = (
+            Twin(
+                name=self.name,
+                rule=self.rule,
+                title=self.title,
+                warps=warps,
+                op=self.op,
+                broken=self.broken,
+                found=(),
+                bars=self.bars,
+            )
+            for warps in (self.first, self.second)
+        )
+        return one, two
