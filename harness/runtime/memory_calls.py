@@ -17,13 +17,13 @@ from sidestream.harness.runtime.cuda_error import CudaError
 from sidestream.harness.runtime.landing import Landing
 from sidestream.harness.runtime.op import CallSite, Op, Run, here
 from sidestream.harness.runtime.pinned import HostBlock, PinnedMemory
-from sidestream.harness.runtime.reuse import ReuseCalls
 from sidestream.harness.runtime.spans import Span, merge
 from sidestream.harness.runtime.state import DEPTH
+from sidestream.harness.runtime.stream_memory import StreamMemoryCalls
 from sidestream.harness.runtime.streams import Stream
 
 
-class MemoryCalls(ReuseCalls):
+class MemoryCalls(StreamMemoryCalls):
     """Memory of the devices and of the host.
 
     Args:
@@ -56,6 +56,7 @@ class MemoryCalls(ReuseCalls):
             for d in range(devices)
         ]
         self._pinned = PinnedMemory(self._backing, self)
+        self._async, self._freed_async = {}, {}
         self._raw: dict[int, tuple[int, int]] = {}
 
     def malloc(
@@ -90,13 +91,19 @@ class MemoryCalls(ReuseCalls):
     def free(self, block: Block, *, site: CallSite | None = None) -> None:
         """Give a block back to the allocator, at the moment its last user lets go.
 
+        May be called by finalizers: within another call it is done at its end.
+
         Operations that are pending on it go on: later ones of its stream come after
         them, wherever the block is reused.
         """
-        with self.lock:
+        site = site or here()
+
+        def work() -> None:
             self._end_tenancy(block.address, site)
             allocator = self._allocators[block.stream.device]
             allocator.free(block, capturing=len(self._captures))
+
+        self.lock.at_the_end(work)
 
     def record_stream(self, block: Block, stream: Stream) -> None:
         """Keep a block back, once freed, until work of a stream so far is done."""
@@ -170,9 +177,13 @@ class MemoryCalls(ReuseCalls):
 
     def free_host(self, block: HostBlock, *, site: CallSite | None = None) -> None:
         """Free pinned host memory; it is reused after the copies that use it."""
-        with self.lock:
+        site = site or here()
+
+        def work() -> None:
             self._end_tenancy(block.address, site)
             self._pinned.free(block, capturing=len(self._captures))
+
+        self.lock.at_the_end(work)
 
     def register_host(self, address: int, size: int) -> HostBlock:
         """Pin host memory where it lies: `cudaHostRegister`."""

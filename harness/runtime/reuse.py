@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sidestream.harness.runtime.allocator import Backing
 from sidestream.harness.runtime.clock import join
 from sidestream.harness.runtime.events import Record
 from sidestream.harness.runtime.op import CallSite, here
@@ -14,6 +15,16 @@ from sidestream.harness.runtime.streams import Stream
 
 class ReuseCalls(State):
     """Implements `allocator.Events`: events of the allocators' own."""
+
+    _backing: Backing
+    _async: dict[int, int]
+    """Live memory of `malloc_async`, with its size."""
+    _freed_async: dict[tuple[Stream, int], list[int]]
+    """Memory that `free_async` gave back, by stream and size."""
+
+    def _reserve(self, size: int, device: int) -> int:
+        """Ask the driver for memory."""
+        return self._backing.reserve(size, device)
 
     def mark(self, stream: Stream) -> Record:
         """Record an event on a stream."""
@@ -48,7 +59,11 @@ class ReuseCalls(State):
 
     def gone(self, address: int, size: int, device: int) -> None:
         """Wait for the device, as `cudaFree` does, and forget about the memory."""
-        self._wait_for_device("cudaFree", device, here())
+        streams = self.streams.on(device)
+        if self.queue.needed([stream.tail for stream in streams]):
+            self._wait_for_device("cudaFree", device, here())
+        for stream in streams:
+            join(self.order.host().clock, stream.clock)
         self.shadow.forget(Span(address, size))
 
     def _begin_tenancy(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from _thread import RLock
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from sidestream.harness.runtime.capture import Capture
 from sidestream.harness.runtime.clock import join
 from sidestream.harness.runtime.cuda_error import CudaError
 from sidestream.harness.runtime.fills import Fills
+from sidestream.harness.runtime.guard import Guard
 from sidestream.harness.runtime.landing import Decisions, Landing
 from sidestream.harness.runtime.op import KINDS, CallSite, Clock, Effects, Op, Run, here
 from sidestream.harness.runtime.order import HostThread, Order
@@ -20,7 +20,7 @@ from sidestream.harness.runtime.pending import Queue
 from sidestream.harness.runtime.race_log import RaceLog
 from sidestream.harness.runtime.shadow import Shadow
 from sidestream.harness.runtime.spans import Span, merge
-from sidestream.harness.runtime.streams import Stream, StreamTable, implied
+from sidestream.harness.runtime.streams import Stream, StreamTable
 from sidestream.harness.runtime.tenancy import Tenancies
 from sidestream.harness.runtime.timeline import CALL, estimate
 
@@ -68,8 +68,7 @@ class State:
         torch_version: tuple[int, int] = (2, 13),
         depth: int = DEPTH,
     ) -> None:
-        # Not threading.RLock, which may be one that orders the threads it serves.
-        self.lock = RLock()
+        self.lock = Guard()
         self.order = Order()
         self.decisions = Decisions(landing or Landing())
         self.queue = Queue(self.decisions, self._land)
@@ -212,8 +211,7 @@ class State:
         clock, waits, begin = dict(stream.clock), {stream.tail}, stream.busy_until
         join(clock, host.clock)
         if stream.blocking:
-            others = implied(stream, self.streams.on(stream.device))
-            for other in others:
+            for other in self.streams.implied(stream):
                 if other.capture is not None:
                     other.capture.broken = f"an operation on {stream}"
                     raise CudaError(

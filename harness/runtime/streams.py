@@ -88,6 +88,7 @@ class StreamTable:
         self._torch_version = torch_version
         self._by_handle: dict[int, Stream] = {}
         self._destroyed: list[Stream] = []
+        self._blocking: list[list[Stream]] = [[] for _ in range(devices)]
         self._per_thread: dict[tuple[int, int], Stream] = {}
         self._pools: dict[tuple[int, int], list[Stream]] = {}
         self._pool_next: dict[tuple[int, int], int] = {}
@@ -126,6 +127,16 @@ class StreamTable:
             )
         return self._legacy[device]
 
+    def implied(self, stream: Stream) -> list[Stream]:
+        """Return streams whose work so far comes before a stream's next operation.
+
+        An operation of the legacy default stream waits for all blocking streams of
+        its device and they wait for it; non-blocking streams take no part.
+        """
+        if stream.legacy:
+            return self._blocking[stream.device]
+        return [self._legacy[stream.device]] if stream.blocking else []
+
     def find(self, handle: int, *, device: int, thread: int) -> Stream:
         """Return the stream that a raw handle means for a host thread.
 
@@ -143,12 +154,14 @@ class StreamTable:
             key = device, thread
             if key not in self._per_thread:
                 self.legacy(device)
-                self._per_thread[key] = Stream(
+                made = Stream(
                     handle=PER_THREAD,
                     device=device,
                     name=f"per-thread {len(self._per_thread)}",
                     agent=next(self._agents),
                 )
+                self._per_thread[key] = made
+                self._blocking[device].append(made)
             return self._per_thread[key]
         if handle not in self._by_handle:
             raise CudaError(
@@ -177,6 +190,8 @@ class StreamTable:
             agent=next(self._agents),
         )
         self._by_handle[made.handle] = made
+        if blocking:
+            self._blocking[device].append(made)
         return made
 
     def destroy(self, stream: Stream) -> None:
@@ -216,20 +231,3 @@ class StreamTable:
         if handle == DEFAULT and self._torch_version < EXTERNAL_ZERO_FIXED:
             return self.pool(device=device)
         return self.find(handle, device=device, thread=thread)
-
-
-def implied(stream: Stream, others: list[Stream]) -> list[Stream]:
-    """Return streams whose work so far comes before the next operation of `stream`.
-
-    An operation of the legacy default stream waits for all blocking streams of its
-    device and they wait for it; non-blocking streams take no part.
-
-    Args:
-        stream: Where the operation goes.
-        others: The streams of its device.
-    """
-    if stream.legacy:
-        return [s for s in others if s.blocking and s is not stream]
-    if stream.blocking:
-        return [s for s in others if s.legacy]
-    return []

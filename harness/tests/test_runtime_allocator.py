@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_case import POLICIES, Case
 
-from sidestream.harness.runtime import CudaError, Runtime
+from sidestream.harness.runtime import CudaError, Runtime, Span
 from sidestream.harness.runtime.blocks import rounded, segment_size
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -322,3 +322,54 @@ def test_live_blocks_never_overlap_and_everything_comes_back(steps):
         rt.free(block)
     rt.empty_cache()
     assert backing.held == {}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        ("", []),
+        ("used before", [("stream-race", "cudaMallocAsync", "use")]),
+        ("used after", [("stream-race", "use", "cudaFreeAsync")]),
+    ],
+)
+def test_stream_ordered_memory(policy, wrong, found):
+    case = Case(policy, backing=Addresses())
+    rt, side, user = case.rt, case.rt.pool_stream(), case.rt.pool_stream()
+    address = rt.malloc_async(512, side)
+    case._memory["x"] = Span(address, 512)
+    if wrong != "used before":
+        rt.wait_stream(user, side)
+    case.do("use", user, reads="x")
+    if wrong != "used after":
+        rt.wait_stream(side, user)
+    rt.free_async(address, side)
+    assert case.races() == found
+
+
+def test_stream_ordered_memory_comes_again_on_its_stream(case):
+    rt, side = case.rt, case.rt.pool_stream()
+    address = rt.malloc_async(100, side)
+    rt.free_async(address, side)
+    assert rt.malloc_async(100, case.default) != address
+    assert rt.malloc_async(100, side) == address
+    rt.free_async(address, side)
+    with pytest.raises(CudaError, match="cudaErrorInvalidValue"):
+        rt.free_async(address, side)
+    assert case.clean()
+
+
+def test_a_finalizer_may_free_in_the_middle_of_a_call():
+    case = Case("laziest", backing=Addresses())
+    rt, side = case.rt, case.rt.pool_stream()
+    old, seen = rt.malloc(512, stream=side), []
+
+    def run():
+        rt.record_stream(old, case.default)
+        rt.free(old)
+        seen.append(rt.block_at(old.address))
+
+    case.do("k", side, run=run)
+    rt.synchronize_stream(side)
+    assert seen == [old]
+    assert rt.block_at(old.address) is None

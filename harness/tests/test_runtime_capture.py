@@ -198,6 +198,16 @@ def test_an_event_of_a_capture_that_has_ended(case):
     assert not case.rt.query_event(event)
 
 
+@pytest.mark.parametrize("call", ["query", "synchronize"])
+def test_asking_for_an_event_of_the_capture_breaks_it(case, call):
+    side, event = case.rt.pool_stream(), case.rt.create_event()
+    case.rt.begin_capture(side)
+    case.rt.record_event(event, side)
+    with refused("cudaErrorCapturedEvent"):
+        getattr(case.rt, f"{call}_event")(event)
+    assert case.rt.capturing(side) == "invalidated"
+
+
 def test_the_legacy_stream_cannot_join(case):
     side, event = case.rt.pool_stream(), case.rt.create_event()
     case.rt.begin_capture(side)

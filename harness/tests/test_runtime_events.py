@@ -123,6 +123,27 @@ def test_elapsed_time_follows_waits_between_streams():
     assert rt.elapsed(start, end) == pytest.approx(2000, rel=1e-3)
 
 
+def test_elapsed_time_follows_the_default_stream():
+    rt = Runtime()
+    slow = rt.create_stream(blocking=True)
+    start, end = (rt.create_event(timing=True) for _ in range(2))
+    rt.record_event(start, rt.stream(0))
+    rt.enqueue(kind="launch", label="slow", stream=slow, seconds=2)
+    rt.record_event(end, rt.stream(0))
+    rt.synchronize_device()
+    assert rt.elapsed(start, end) == pytest.approx(2000, rel=1e-3)
+
+
+def test_elapsed_time_needs_events_of_one_device():
+    rt = Runtime(devices=2)
+    events = [rt.create_event(device=d, timing=True) for d in range(2)]
+    for device, event in enumerate(events):
+        rt.record_event(event, rt.stream(0, device=device))
+    rt.drain()
+    with pytest.raises(CudaError, match="different devices"):
+        rt.elapsed(*events)
+
+
 @pytest.mark.parametrize("timing", [True, False])
 def test_elapsed_time_needs_recorded_events_that_take_the_time(timing):
     rt = Runtime()
