@@ -79,8 +79,10 @@ static void run(Detector *d, Accessor *a, u32 memory, u64 from, u64 size) {
       u64 whole = low || !together ? 0 : (end - at) / CELL_BYTES;
       if (whole) {
         block_access(d, b, a, first, ones(whole) << cell);
-        for (u64 k = 0; early && k < whole; k++)
-          detector_note_early(d, a, at + k * CELL_BYTES, ALL_BYTES);
+        for (u64 k = 0; early && k < whole; k++) {
+          a->address = at + k * CELL_BYTES;
+          detector_note_early(d, a, a->address, ALL_BYTES);
+        }
         at += whole * CELL_BYTES;
         continue;
       }
