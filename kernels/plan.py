@@ -183,7 +183,11 @@ class Compiled:
             return
         declared = spec.batch * -(-spec.max_len_q // rows) * heads
         cluster = self.config.cluster
-        clusters = min(max(spec.grid_bound // cluster, 1), declared, units)
+        clusters = min(
+            max(spec.sms * self.config.ctas_per_sm // cluster, 1),
+            declared,
+            units,
+        )
         addresses = (
             view_q.address,
             # An empty K/V side may have no address at all; its map is never used.

@@ -53,7 +53,7 @@ class AttentionSpec:
         lengths_kv: likewise, independently.
         scale: factor on the scores, 1/sqrt(head_dim) when None; any finite non-zero.
         arch: compilation target.
-        multiprocessors: bound on the persistent grid, the card's usual when None.
+        multiprocessors: what the persistent grid fills, the card's usual when None.
     """
 
     dtype: DType
@@ -93,8 +93,8 @@ class AttentionSpec:
         return 0 if self.causal != "none" else self.window_right
 
     @property
-    def grid_bound(self) -> int:
-        """Most CTAs worth launching on the target."""
+    def sms(self) -> int:
+        """Multiprocessors that a launch fills."""
         return self.multiprocessors or _MULTIPROCESSORS[self.arch]
 
 

@@ -41,6 +41,11 @@ class KernelConfig(ForwardContract):
     """What the generated code depends on; every field is a plan-time fact."""
 
     @property
+    def ctas_per_sm(self) -> int:
+        """CTAs that run together on a multiprocessor."""
+        return 1
+
+    @property
     def tile_m(self) -> int:
         """Query rows of a sub-tile: M of the matrix instruction."""
         return 128

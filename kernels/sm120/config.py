@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from sidestream.kernels.common.config import CHUNK, ForwardContract
 
 WARP = 32
-ROWS_PER_WARP = 16
-"""Rows of one `mma.sync.m16n8k16`; each consumer warp owns this many query rows."""
+BAND = 16
+"""Rows of one `mma.sync.m16n8k16`."""
+
+WARPS_PER_GROUP = 4
+CONSUMER_REGISTERS = 232
+LOADER_REGISTERS = 24
+"""What `setmaxnreg` leaves a thread of either warpgroup of a 128-row tile: together
+two CTAs then fit into the 65,536 registers of a multiprocessor."""
 
 SMEM_LIMIT = 101_376
 """Shared memory one CTA may use on compute capability 12.0 (99 KiB)."""
@@ -50,14 +56,44 @@ class KernelConfig(ForwardContract):
         return self.tile_n // 8
 
     @property
+    def bands(self) -> int:
+        """Bands of 16 query rows that a consumer warp owns.
+
+        Two where there are rows enough: every K and V fragment that `ldmatrix` brings
+        then serves two products. With one, reading shared memory takes longer than the
+        products do.
+        """
+        return 2 if self.tile_m == 128 else 1
+
+    @property
+    def rows_per_warp(self) -> int:
+        """Query rows of a consumer warp."""
+        return BAND * self.bands
+
+    @property
     def warps(self) -> int:
         """Consumer warps; the loader warp comes on top."""
-        return self.tile_m // ROWS_PER_WARP
+        return self.tile_m // self.rows_per_warp
+
+    @property
+    def moves_registers(self) -> bool:
+        """Whether the loader's warpgroup hands registers to the consumers'."""
+        return self.bands == 2
 
     @property
     def threads(self) -> int:
-        """Threads of a CTA: consumers and one loader warp."""
-        return (self.warps + 1) * WARP
+        """Threads of a CTA: consumers and one loader warp.
+
+        Registers move between whole warpgroups only, so that the loader then has three
+        idle warps beside it.
+        """
+        loader = WARPS_PER_GROUP if self.moves_registers else 1
+        return (self.warps + loader) * WARP
+
+    @property
+    def ctas_per_sm(self) -> int:
+        """CTAs that run together on a multiprocessor whose shared memory has room."""
+        return 2
 
     @property
     def q_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""A consumer warp: 16 query rows of every unit its CTA claims."""
+"""A consumer warp: its query rows of every unit that its CTA claims."""
 
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
@@ -7,7 +7,7 @@ from sidestream.kernels.common.bounds import tile_range
 from sidestream.kernels.common.normalise import finish_row, store_lse
 from sidestream.kernels.sm120 import record as unit_record
 from sidestream.kernels.sm120 import ring
-from sidestream.kernels.sm120.config import ROWS_PER_WARP, KernelConfig
+from sidestream.kernels.sm120.config import BAND, KernelConfig
 from sidestream.kernels.sm120.epilogue import stage_output, store_rows
 from sidestream.kernels.sm120.mainloop import walk_tiles
 from sidestream.kernels.sm120.softmax import quad_sum
@@ -41,14 +41,17 @@ def finish_unit(
     sink = -Float32.inf
     if cutlass.const_expr(config.has_sinks):
         sink = cute.make_tensor(sinks, cute.make_layout(heads_q))[head]
-    for half in cutlass.range_constexpr(2):
-        factor, row_lse = finish_row(config, top[half], quad_sum(total[half]), sink)
+    for slot in cutlass.range_constexpr(2 * config.bands):
+        half, band = slot % 2, slot // 2
+        factor, row_lse = finish_row(
+            config, top[half, band], quad_sum(total[half, band]), sink
+        )
         for tile in cutlass.range_constexpr(config.d_tiles):
             for j in cutlass.range_constexpr(2):
                 index = 4 * tile + 2 * half + j
-                output[index] = output[index] * factor
+                output[index, band] = output[index, band] * factor
         if cutlass.const_expr(config.lse != "none"):
-            local = row + (lane // 4 + 8 * half)
+            local = row + (lane // 4 + 8 * half + BAND * band)
             if lane % 4 == 0 and local < len_q:
                 store_lse(
                     config,
@@ -62,7 +65,10 @@ def finish_unit(
     # All lanes have read their Q rows before any lane overwrites them, and every
     # lane's part is staged before another lane copies it out.
     cute.arch.sync_warp()
-    stage_output(config, smem_q, tile_row + lane // 4, output)
+    for band in cutlass.range_constexpr(config.bands):
+        stage_output(
+            config, smem_q, tile_row + lane // 4, BAND * band, output[None, band]
+        )
     cute.arch.sync_warp()
     store_rows(
         config,
@@ -96,10 +102,10 @@ def run_consumer(
 ) -> None:
     """Compute units until the loader publishes a dead record."""
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
-    tile_row = warp * ROWS_PER_WARP
-    output = cute.make_rmem_tensor(4 * config.d_tiles, Float32)
-    top = cute.make_rmem_tensor(2, Float32)
-    total = cute.make_rmem_tensor(2, Float32)
+    tile_row = warp * config.rows_per_warp
+    output = cute.make_rmem_tensor((4 * config.d_tiles, config.bands), Float32)
+    top = cute.make_rmem_tensor((2, config.bands), Float32)
+    total = cute.make_rmem_tensor((2, config.bands), Float32)
     turn = Int32(0)
     count = Int32(0)
     cute.arch.mbarrier_wait(barriers + ring.Q_FULL, turn & 1)

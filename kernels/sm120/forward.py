@@ -1,7 +1,7 @@
 """The SM120-class varlen attention forward kernel.
 
-A persistent grid of CTAs, each with one loader warp and one consumer warp per 16 query
-rows. Units (query tile, head, sequence) come from the work list in the workspace.
+A persistent grid of CTAs, each with one loader warp and one consumer warp per 16 or 32
+query rows. Units (query tile, head, sequence) come from the work list in the workspace.
 Needs `mma.sync`, `ldmatrix`, TMA and mbarriers, all of which sm_90a has too.
 """
 
@@ -11,7 +11,11 @@ from cutlass import Float32, Int32, Int64, cute
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.sm120 import record as unit_record
 from sidestream.kernels.sm120 import ring
-from sidestream.kernels.sm120.config import KernelConfig
+from sidestream.kernels.sm120.config import (
+    CONSUMER_REGISTERS,
+    LOADER_REGISTERS,
+    KernelConfig,
+)
 from sidestream.kernels.sm120.consumer import run_consumer
 from sidestream.kernels.sm120.loader import run_loader
 
@@ -76,28 +80,33 @@ def forward(
     cute.arch.sync_threads()
 
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
-    if warp == config.warps:
-        run_loader(
-            config,
-            barriers,
-            record,
-            smem_q,
-            smem_k,
-            smem_v,
-            atom_q,
-            tokens_q,
-            atom_k,
-            tokens_k,
-            atom_v,
-            tokens_v,
-            workspace,
-            batch,
-            heads_q,
-            group,
-            left,
-            right,
-        )
+    if warp >= config.warps:
+        if cutlass.const_expr(config.moves_registers):
+            cute.arch.setmaxregister_decrease(LOADER_REGISTERS)
+        if warp == config.warps:
+            run_loader(
+                config,
+                barriers,
+                record,
+                smem_q,
+                smem_k,
+                smem_v,
+                atom_q,
+                tokens_q,
+                atom_k,
+                tokens_k,
+                atom_v,
+                tokens_v,
+                workspace,
+                batch,
+                heads_q,
+                group,
+                left,
+                right,
+            )
     else:
+        if cutlass.const_expr(config.moves_registers):
+            cute.arch.setmaxregister_increase(CONSUMER_REGISTERS)
         run_consumer(
             config,
             barriers,

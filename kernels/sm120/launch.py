@@ -98,7 +98,14 @@ def sidestream_sm120(
         out_token_stride,
         out_head_stride,
         lse_head_stride,
-    ).launch(grid=(ctas, 1, 1), block=(config.threads, 1, 1), stream=stream)
+    ).launch(
+        grid=(ctas, 1, 1),
+        block=(config.threads, 1, 1),
+        stream=stream,
+        min_blocks_per_mp=config.ctas_per_sm,
+        # Given so that nobody asks a device for it: this compiles without one.
+        preferred_smem_carveout=100,
+    )
 
 
 def compile_forward(config: KernelConfig, arch: str, *options: Any) -> Any:

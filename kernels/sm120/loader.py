@@ -37,6 +37,46 @@ def load_stage(
 
 
 @cute.jit
+def load_tile(
+    config: cutlass.Constexpr[KernelConfig],
+    barriers: cute.Pointer,
+    atom_k: cute.CopyAtom,
+    shared_k: cute.Tensor,
+    tokens_k: cute.Tensor,
+    atom_v: cute.CopyAtom,
+    shared_v: cute.Tensor,
+    tokens_v: cute.Tensor,
+    tile: Int32,
+    count: Int32,
+) -> None:
+    """Load K and V of one tile, the `count`-th of the CTA."""
+    stages = config.stages
+    stage, parity = ring.stage_and_parity(count, stages)
+    load_stage(
+        config,
+        atom_k,
+        shared_k,
+        tokens_k,
+        tile,
+        stage,
+        parity,
+        barriers + (ring.k_full(stages) + stage),
+        barriers + (ring.k_empty(stages) + stage),
+    )
+    load_stage(
+        config,
+        atom_v,
+        shared_v,
+        tokens_v,
+        tile,
+        stage,
+        parity,
+        barriers + (ring.v_full(stages) + stage),
+        barriers + (ring.v_empty(stages) + stage),
+    )
+
+
+@cute.jit
 def run_loader(
     config: cutlass.Constexpr[KernelConfig],
     barriers: cute.Pointer,
@@ -58,7 +98,6 @@ def run_loader(
     right: Int32,
 ) -> None:
     """Serve units until the work list is exhausted, then publish a dead record."""
-    stages = config.stages
     units = worklist.unit_prefix(workspace, batch)
     starts_q = worklist.query_starts(workspace, batch)
     starts_kv = worklist.key_starts(workspace, batch)
@@ -80,6 +119,30 @@ def run_loader(
         row0 = (tiles - 1 - local // heads_q) * config.tile_m
         kv_head = head // group
 
+        shared_k, global_k = tma_views(
+            atom_k, smem_k, tokens_k, config.tile_n, kv_head, kv_start
+        )
+        shared_v, global_v = tma_views(
+            atom_v, smem_v, tokens_v, config.tile_n, kv_head, kv_start
+        )
+        begin, _, _, end = tile_range(config, row0, len_q, len_kv, left, right)
+        # The first keys and values need only free stages. They travel while the
+        # consumers still finish the unit before, which holds the Q tile.
+        if begin < end:
+            load_tile(
+                config,
+                barriers,
+                atom_k,
+                shared_k,
+                global_k,
+                atom_v,
+                shared_v,
+                global_v,
+                end - 1,
+                count,
+            )
+            count = count + 1
+
         shared_q, global_q = tma_views(
             atom_q, smem_q, tokens_q, config.tile_m, head, q_start + row0
         )
@@ -97,37 +160,18 @@ def run_loader(
                 tma_bar_ptr=barriers + ring.Q_FULL,
             )
 
-        shared_k, global_k = tma_views(
-            atom_k, smem_k, tokens_k, config.tile_n, kv_head, kv_start
-        )
-        shared_v, global_v = tma_views(
-            atom_v, smem_v, tokens_v, config.tile_n, kv_head, kv_start
-        )
-        begin, _, _, end = tile_range(config, row0, len_q, len_kv, left, right)
-        for step in cutlass.range(end - begin, unroll=1):
-            tile = end - 1 - step
-            stage, parity = ring.stage_and_parity(count, stages)
-            load_stage(
+        for step in cutlass.range(1, end - begin, unroll=1):
+            load_tile(
                 config,
+                barriers,
                 atom_k,
                 shared_k,
                 global_k,
-                tile,
-                stage,
-                parity,
-                barriers + (ring.k_full(stages) + stage),
-                barriers + (ring.k_empty(stages) + stage),
-            )
-            load_stage(
-                config,
                 atom_v,
                 shared_v,
                 global_v,
-                tile,
-                stage,
-                parity,
-                barriers + (ring.v_full(stages) + stage),
-                barriers + (ring.v_empty(stages) + stage),
+                end - 1 - step,
+                count,
             )
             count = count + 1
         turn = turn + 1

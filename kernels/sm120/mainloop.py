@@ -5,10 +5,18 @@ from cutlass import Float32, Int32, Uint32, cute
 from cutlass.cute.nvgpu import warp as warp_ops
 
 from sidestream.kernels.common.element import element_type
+from sidestream.kernels.common.opaque import opaque
 from sidestream.kernels.sm120 import ring
-from sidestream.kernels.sm120.config import KernelConfig
-from sidestream.kernels.sm120.softmax import mask_scores, softmax_step
+from sidestream.kernels.sm120.config import BAND, KernelConfig
+from sidestream.kernels.sm120.softmax import (
+    mask_scores,
+    raise_top,
+    rescale,
+    weigh,
+)
 from sidestream.kernels.sm120.swizzle import (
+    a_origin,
+    b_origin,
     load_a,
     load_b_pair,
     load_b_pair_transposed,
@@ -30,18 +38,26 @@ def words(fragment: cute.Tensor, count: cutlass.Constexpr[int]) -> cute.Tensor:
 def load_query(
     config: cutlass.Constexpr[KernelConfig],
     tile: cute.Pointer,
-    row0: Int32,
+    start: Int32,
+    band: cutlass.Constexpr[int],
     k_step: cutlass.Constexpr[int],
     fragment: cute.Tensor,
 ) -> None:
-    """A fragment of the warp's 16 rows; negated when the scale is negative.
+    """A fragment of a band of 16 rows; negated when the scale is negative.
 
     The softmax then works with the scale's magnitude, so that a larger product always
     means a larger weight. Fragments are reloaded for every K tile: keeping all of them
-    in registers would spill at head dimension 128, where nine warps leave 168
-    registers a thread.
+    in registers would spill at head dimension 128.
     """
-    load_a(element_type(config), tile, config.tile_m, row0, k_step, fragment)
+    load_a(
+        element_type(config),
+        tile,
+        config.tile_m,
+        start,
+        BAND * band,
+        k_step,
+        fragment,
+    )
     if cutlass.const_expr(config.negative_scale):
         packed = words(fragment, 4)
         for i in cutlass.range_constexpr(4):
@@ -52,27 +68,36 @@ def load_query(
 def score_tile(
     config: cutlass.Constexpr[KernelConfig],
     queries: cute.Pointer,
-    row0: Int32,
+    queries_start: Int32,
     keys: cute.Pointer,
+    keys_start: Int32,
     scores: cute.Tensor,
 ) -> None:
-    """Set `scores` to Q K^T for the 16 rows at `row0` of the Q tile and one K tile."""
+    """Set `scores` to Q K^T for the warp's rows and one K tile.
+
+    `queries_start` is the `a_origin` of the warp's first row of the Q tile,
+    `keys_start` is `b_origin`; `scores` has a column for each band.
+    """
     dtype = element_type(config)
     mma = cute.make_mma_atom(warp_ops.MmaF16BF16Op(dtype, Float32, (16, 8, 16)))
     fragment = cute.make_rmem_tensor((4, 2), dtype)
     flat = cute.make_tensor(fragment.iterator, cute.make_layout(8))
     accumulators = cute.make_tensor(
-        scores.iterator, cute.make_layout((4, config.n_tiles))
+        scores.iterator, cute.make_layout((4, config.n_tiles, config.bands))
     )
-    query = cute.make_rmem_tensor(8, dtype)
+    query = cute.make_rmem_tensor((8, config.bands), dtype)
     scores.fill(0.0)
     for k in cutlass.range_constexpr(config.k_steps):
-        load_query(config, queries, row0, k, query)
+        for band in cutlass.range_constexpr(config.bands):
+            load_query(config, queries, queries_start, band, k, query[None, band])
         for pair in cutlass.range_constexpr(config.n_tiles // 2):
-            load_b_pair(dtype, keys, config.tile_n, pair, k, flat)
+            load_b_pair(dtype, keys, config.tile_n, keys_start, pair, k, flat)
             for side in cutlass.range_constexpr(2):
-                target = accumulators[None, 2 * pair + side]
-                cute.mma_atom_call(mma, target, query, fragment[None, side], target)
+                for band in cutlass.range_constexpr(config.bands):
+                    target = accumulators[None, 2 * pair + side, band]
+                    cute.mma_atom_call(
+                        mma, target, query[None, band], fragment[None, side], target
+                    )
 
 
 @cute.jit
@@ -87,20 +112,24 @@ def live_row_mask(key: Int32, len_kv: Int32) -> Uint32:
 
 
 @cute.jit
-def value_tile(
+def value_step(
     config: cutlass.Constexpr[KernelConfig],
     weights: cute.Tensor,
     values: cute.Pointer,
+    values_start: Int32,
     output: cute.Tensor,
-    key0: Int32,
+    k: cutlass.Constexpr[int],
+    first_key: Int32,
     len_kv: Int32,
     clip: cutlass.Constexpr[bool],
 ) -> None:
-    """Add P V to `output` for 16 rows and one V tile.
+    """Add P V to `output` for the warp's rows and the `k`-th 16 rows of a V tile.
 
-    With `clip`, value rows at or past `len_kv` are cleared in registers: their weight
-    is 0, but they belong to the next sequence or to the capacity tail and may hold NaN
-    or infinity, and 0 times those is NaN.
+    `weights` holds an A fragment for each band; `values_start` is the `a_origin` of
+    row 0, `first_key` the lane's first key of the tile. With `clip`, value rows at or
+    past `len_kv` are cleared in registers: their weight is 0, but they belong to the
+    next sequence or to the capacity tail and may hold NaN or infinity, and 0 times
+    those is NaN.
     """
     dtype = element_type(config)
     mma = cute.make_mma_atom(warp_ops.MmaF16BF16Op(dtype, Float32, (16, 8, 16)))
@@ -108,22 +137,23 @@ def value_tile(
     flat = cute.make_tensor(fragment.iterator, cute.make_layout(8))
     packed = words(fragment, 4)
     accumulators = cute.make_tensor(
-        output.iterator, cute.make_layout((4, config.d_tiles))
+        output.iterator, cute.make_layout((4, config.d_tiles, config.bands))
     )
-    first_key = key0 + (cute.arch.lane_idx() % 4) * 2
-    for k in cutlass.range_constexpr(config.tile_n // 16):
-        upper = live_row_mask(first_key + 16 * k, len_kv)
-        lower = live_row_mask(first_key + (16 * k + 8), len_kv)
-        for pair in cutlass.range_constexpr((config.d_tiles + 1) // 2):
-            load_b_pair_transposed(dtype, values, config.tile_n, pair, k, flat)
-            for side in cutlass.range_constexpr(2):
-                if cutlass.const_expr(2 * pair + side < config.d_tiles):
-                    if cutlass.const_expr(clip):
-                        packed[2 * side] = packed[2 * side] & upper
-                        packed[2 * side + 1] = packed[2 * side + 1] & lower
-                    target = accumulators[None, 2 * pair + side]
+    upper = live_row_mask(first_key + 16 * k, len_kv)
+    lower = live_row_mask(first_key + (16 * k + 8), len_kv)
+    for pair in cutlass.range_constexpr((config.d_tiles + 1) // 2):
+        load_b_pair_transposed(
+            dtype, values, config.tile_n, values_start, pair, k, flat
+        )
+        for side in cutlass.range_constexpr(2):
+            if cutlass.const_expr(2 * pair + side < config.d_tiles):
+                if cutlass.const_expr(clip):
+                    packed[2 * side] = packed[2 * side] & upper
+                    packed[2 * side + 1] = packed[2 * side + 1] & lower
+                for band in cutlass.range_constexpr(config.bands):
+                    target = accumulators[None, 2 * pair + side, band]
                     cute.mma_atom_call(
-                        mma, target, weights[None, k], fragment[None, side], target
+                        mma, target, weights[None, band], fragment[None, side], target
                     )
 
 
@@ -152,34 +182,83 @@ def walk_tiles(
 ) -> Int32:
     """Consume tiles [begin, end) from the right; returns the running tile count.
 
-    `tile_row` is the warp's first row of the Q tile, `row` the lane's upper local row.
+    `tile_row` is the warp's first row of the Q tile, `row` the lane's upper local row
+    of the first band.
     `mask` tests every element, `clip` clears value rows past the end; interior tiles
     need neither.
     """
     dtype = element_type(config)
     stages = config.stages
     stage_elements = config.kv_bytes // 2
-    scores = cute.make_rmem_tensor(4 * config.n_tiles, Float32)
-    weights = cute.make_rmem_tensor((8, config.n_tiles // 2), dtype)
-    flat_weights = cute.make_tensor(
-        weights.iterator, cute.make_layout(4 * config.n_tiles)
+    bands = config.bands
+    scores = cute.make_rmem_tensor((4 * config.n_tiles, bands), Float32)
+    by_step = cute.make_tensor(
+        scores.iterator, cute.make_layout((8, config.n_tiles // 2, bands))
     )
+    weights = cute.make_rmem_tensor((8, bands), dtype)
+    alpha = cute.make_rmem_tensor((2, bands), Float32)
+    fresh = cute.make_rmem_tensor((2, bands), Float32)
+    lane_key = (cute.arch.lane_idx() % 4) * 2
+    queries_start = a_origin(tile_row)
+    keys_start = b_origin()
+    values_start = a_origin(Int32(0))
     for step in cutlass.range(end - begin, unroll=1):
         key0 = (end - 1 - step) * config.tile_n
         stage, parity = ring.stage_and_parity(count, stages)
         offset = cute.assume(stage * stage_elements, divby=stage_elements)
 
         cute.arch.mbarrier_wait(barriers + (ring.k_full(stages) + stage), parity)
-        score_tile(config, smem_q, tile_row, smem_k + offset, scores)
+        score_tile(
+            config,
+            smem_q,
+            opaque(queries_start),
+            smem_k + offset,
+            opaque(keys_start),
+            scores,
+        )
         ring.release(barriers + (ring.k_empty(stages) + stage))
 
-        if cutlass.const_expr(mask):
-            mask_scores(config, scores, key0, row, len_q, len_kv, left, right)
-        softmax_step(config, scores, output, top, total, scale_log2)
-        flat_weights.store(scores.load().to(dtype))
+        for band in cutlass.range_constexpr(bands):
+            part = scores[None, band]
+            if cutlass.const_expr(mask):
+                mask_scores(
+                    config, part, key0, row + BAND * band, len_q, len_kv, left, right
+                )
+            raise_top(
+                config,
+                part,
+                top[None, band],
+                alpha[None, band],
+                scale_log2,
+            )
+        rescale(config, output, alpha)
 
+        # Values are waited for before the weights are made, and weights are made 16
+        # keys at a time: exponentials then run beside the products of other keys.
         cute.arch.mbarrier_wait(barriers + (ring.v_full(stages) + stage), parity)
-        value_tile(config, weights, smem_v + offset, output, key0, len_kv, clip)
+        fresh.fill(0.0)
+        values_start_here = opaque(values_start)
+        for k in cutlass.range_constexpr(config.tile_n // BAND):
+            for band in cutlass.range_constexpr(bands):
+                part = by_step[None, k, band]
+                weigh(part, top[None, band], fresh[None, band], scale_log2)
+                weights[None, band].store(part.load().to(dtype))
+            value_step(
+                config,
+                weights,
+                smem_v + offset,
+                values_start_here,
+                output,
+                k,
+                key0 + lane_key,
+                len_kv,
+                clip,
+            )
+        for slot in cutlass.range_constexpr(2 * bands):
+            half, band = slot % 2, slot // 2
+            total[half, band] = cute.math.fma(
+                total[half, band], alpha[half, band], fresh[half, band]
+            )
         ring.release(barriers + (ring.v_empty(stages) + stage))
         count = count + 1
     return count

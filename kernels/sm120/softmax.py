@@ -36,12 +36,14 @@ def mask_scores(
     column = key0 + (cute.arch.lane_idx() % 4) * 2
     for half in cutlass.range_constexpr(2):
         first, last = row_limits(config, row + 8 * half, len_q, len_kv, left, right)
+        # Against differences, every element needs one comparison with a constant.
+        first = first - column
+        last = last - column
         for tile in cutlass.range_constexpr(config.n_tiles):
             for j in cutlass.range_constexpr(2):
-                key = column + (8 * tile + j)
-                keep = key <= last
+                keep = last >= 8 * tile + j
                 if cutlass.const_expr(config.has_left):
-                    keep = keep and key >= first
+                    keep = keep and first <= 8 * tile + j
                 index = 4 * tile + 2 * half + j
                 scores[index] = cutlass.select_(keep, scores[index], -Float32.inf)
 
@@ -61,18 +63,17 @@ def quad_sum(value: Float32) -> Float32:
 
 
 @cute.jit
-def softmax_step(
+def raise_top(
     config: cutlass.Constexpr[KernelConfig],
     scores: cute.Tensor,
-    output: cute.Tensor,
     top: cute.Tensor,
-    total: cute.Tensor,
+    alpha: cute.Tensor,
     scale_log2: Float32,
 ) -> None:
-    """Turn scores into unnormalised probabilities and rescale what came before.
+    """Take a band's new scores into the running maximum.
 
-    `scores` and `output` are accumulator fragments; `top` and `total` hold the two
-    rows' running maximum (log2 units) and this lane's share of the running sum.
+    `top` holds the two rows' running maximum (log2 units) and is raised; `alpha`
+    becomes the factor on what came before.
     """
     for half in cutlass.range_constexpr(2):
         peak = -Float32.inf
@@ -81,19 +82,44 @@ def softmax_step(
                 peak = cute.arch.fmax(peak, scores[4 * tile + 2 * half + j])
         before = top[half]
         after = cute.arch.fmax(before, quad_max(peak) * scale_log2)
-        base = finite_or_zero(after)
-        alpha = cute.math.exp2(before - base, fastmath=True)
+        alpha[half] = cute.math.exp2(before - finite_or_zero(after), fastmath=True)
         top[half] = after
-        fresh = Float32(0.0)
-        for tile in cutlass.range_constexpr(config.n_tiles):
+
+
+@cute.jit
+def rescale(
+    config: cutlass.Constexpr[KernelConfig], output: cute.Tensor, alpha: cute.Tensor
+) -> None:
+    """Multiply what a warp has accumulated by its rows' factors, unless all are 1."""
+    changed = alpha[0, 0] != 1.0
+    for slot in cutlass.range_constexpr(1, 2 * config.bands):
+        changed = changed or alpha[slot % 2, slot // 2] != 1.0
+    if cute.arch.vote_any_sync(changed):
+        for band in cutlass.range_constexpr(config.bands):
+            for tile in cutlass.range_constexpr(config.d_tiles):
+                for j in cutlass.range_constexpr(4):
+                    index = 4 * tile + j
+                    output[index, band] = output[index, band] * alpha[j // 2, band]
+
+
+@cute.jit
+def weigh(
+    scores: cute.Tensor,
+    top: cute.Tensor,
+    fresh: cute.Tensor,
+    scale_log2: Float32,
+) -> None:
+    """Turn the scores of 16 keys into unnormalised weights and add them to `fresh`.
+
+    `scores` has the 8 elements that a band's A fragment of those keys has, `top` and
+    `fresh` one for each of the two rows.
+    """
+    for half in cutlass.range_constexpr(2):
+        base = finite_or_zero(top[half])
+        for tile in cutlass.range_constexpr(2):
             for j in cutlass.range_constexpr(2):
                 index = 4 * tile + 2 * half + j
                 power = cute.math.fma(scores[index], scale_log2, -base)
                 weight = cute.math.exp2(power, fastmath=True)
                 scores[index] = weight
-                fresh = fresh + weight
-        total[half] = cute.math.fma(total[half], alpha, fresh)
-        for tile in cutlass.range_constexpr(config.d_tiles):
-            for j in cutlass.range_constexpr(2):
-                index = 4 * tile + 2 * half + j
-                output[index] = output[index] * alpha
+                fresh[half] = fresh[half] + weight

@@ -2,6 +2,11 @@
 
 Eight rows at one column unit touch all banks once, which is what one 8x8 matrix of
 `ldmatrix` reads.
+
+Loads walk a tile in steps of whole constants, so a lane keeps one number for each tile
+it reads, the place of its row and unit in the first step, and every step costs one
+exclusive or: a step along the columns flips unit bits, a step of eight rows or a block
+of columns adds.
 """
 
 from typing import Any
@@ -10,7 +15,53 @@ import cutlass
 from cutlass import Int32, cute
 from cutlass.cute.nvgpu import warp as warp_ops
 
-from sidestream.kernels.common.swizzle import unit_pointer
+from sidestream.kernels.common.config import CHUNK
+from sidestream.kernels.common.swizzle import UNIT
+
+UNITS = CHUNK // UNIT
+"""16-byte units of a row in one block."""
+
+
+@cute.jit
+def origin(row: Int32, unit: Int32) -> Int32:
+    """Elements from the tile's start to unit `unit` (0 to 7) of row `row`."""
+    return row * CHUNK + (unit ^ (row % UNITS)) * UNIT
+
+
+@cute.jit
+def step_pointer(
+    tile: cute.Pointer,
+    rows: cutlass.Constexpr[int],
+    start: Int32,
+    row: cutlass.Constexpr[int],
+    unit: cutlass.Constexpr[int],
+) -> cute.Pointer:
+    """Pointer `row` rows below and `unit` units right of `start` in a tile of `rows`.
+
+    `row` is a multiple of 8; `unit` shares no bit with the unit that `start` is at.
+    """
+    offset = (start ^ (unit % UNITS * UNIT)) + (unit // UNITS * rows + row) * CHUNK
+    return tile + cute.assume(offset, divby=UNIT)
+
+
+@cute.jit
+def a_origin(row0: Int32) -> Int32:
+    """Where a lane's row of an A fragment starts: `row0` is the fragment's first.
+
+    Matrices in register order: upper rows, lower rows, then both for columns 8-15.
+    """
+    lane = cute.arch.lane_idx()
+    return origin(row0 + lane % 16, lane // 16)
+
+
+@cute.jit
+def b_origin() -> Int32:
+    """Where a lane's row of two B fragments starts; n runs over rows, k over columns.
+
+    Matrices in register order: rows 0-7 with columns 0-7 and 8-15, then rows 8-15.
+    """
+    lane = cute.arch.lane_idx()
+    return origin((lane // 16) * 8 + lane % 8, (lane // 8) % 2)
 
 
 @cute.jit
@@ -33,16 +84,16 @@ def load_a(
     dtype: cutlass.Constexpr[Any],
     tile: cute.Pointer,
     rows: cutlass.Constexpr[int],
-    row0: Int32,
+    start: Int32,
+    row: cutlass.Constexpr[int],
     k_step: cutlass.Constexpr[int],
     fragment: cute.Tensor,
 ) -> None:
     """A fragment (16 rows x 16 columns) of `mma.m16n8k16` from a row-major tile.
 
-    Matrices in register order: upper rows, lower rows, then both for columns 8-15.
+    `start` is the `a_origin` of the warp's rows, `row` a constant number of rows more.
     """
-    lane = cute.arch.lane_idx()
-    source = unit_pointer(tile, rows, row0 + lane % 16, 2 * k_step + lane // 16)
+    source = step_pointer(tile, rows, start, row, 2 * k_step)
     load_matrices(dtype, source, fragment, transpose=False)
 
 
@@ -51,6 +102,7 @@ def load_b_pair(
     dtype: cutlass.Constexpr[Any],
     tile: cute.Pointer,
     rows: cutlass.Constexpr[int],
+    start: Int32,
     pair: cutlass.Constexpr[int],
     k_step: cutlass.Constexpr[int],
     fragment: cute.Tensor,
@@ -58,10 +110,9 @@ def load_b_pair(
     """Two B fragments (16 k x 8 n each) where n runs over tile rows, k over columns.
 
     Elements 0-3 belong to rows 16*pair .. +7, elements 4-7 to the next eight rows.
+    `start` is `b_origin`.
     """
-    lane = cute.arch.lane_idx()
-    row = 16 * pair + (lane // 16) * 8 + lane % 8
-    source = unit_pointer(tile, rows, row, 2 * k_step + (lane // 8) % 2)
+    source = step_pointer(tile, rows, start, 16 * pair, 2 * k_step)
     load_matrices(dtype, source, fragment, transpose=False)
 
 
@@ -70,6 +121,7 @@ def load_b_pair_transposed(
     dtype: cutlass.Constexpr[Any],
     tile: cute.Pointer,
     rows: cutlass.Constexpr[int],
+    start: Int32,
     pair: cutlass.Constexpr[int],
     k_step: cutlass.Constexpr[int],
     fragment: cute.Tensor,
@@ -77,8 +129,7 @@ def load_b_pair_transposed(
     """Two B fragments where k runs over tile rows and n over columns.
 
     Elements 0-3 belong to columns 16*pair .. +7, elements 4-7 to the next eight.
+    `start` is the `a_origin` of row 0.
     """
-    lane = cute.arch.lane_idx()
-    row = 16 * k_step + lane % 16
-    source = unit_pointer(tile, rows, row, 2 * pair + lane // 16)
+    source = step_pointer(tile, rows, start, 16 * k_step, 2 * pair)
     load_matrices(dtype, source, fragment, transpose=True)

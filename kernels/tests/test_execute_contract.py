@@ -191,7 +191,7 @@ def test_the_launch_receives_addresses_extents_and_strides():
     assert (got["q_token"], got["q_head"]) == (9 * 72, 2 * 72)
     assert (got["k_token"], got["k_head"]) == (128, 64)
     assert got["scale_log2"] == pytest.approx(0.125 * math.log2(math.e))
-    assert got["ctas"] == 3
+    assert got["ctas"] == 3 * target.config.ctas_per_sm == 6
     assert int(launch[27]) == 7
 
 

@@ -12,8 +12,8 @@ NEIGHBOUR_ROW_OVERWRITTEN = Bug(
     edits=(
         Edit(
             file="sm120/epilogue.py",
-            old="if row < cutlass.min(live_rows, Int32(ROWS_PER_WARP)):",
-            new="if row < cutlass.min(live_rows + 1, Int32(ROWS_PER_WARP)):",
+            old="cutlass.min(live_rows, Int32(config.rows_per_warp))",
+            new="cutlass.min(live_rows + 1, Int32(config.rows_per_warp))",
         ),
     ),
     scenario="output-guarded",

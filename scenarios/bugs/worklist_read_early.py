@@ -17,9 +17,10 @@ _BUILD = """\
         tokens_kv,
     ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
 """
-_FORWARD = (
-    "    ).launch(grid=(ctas, 1, 1), block=(config.threads, 1, 1), stream=stream)\n"
-)
+_FORWARD = """\
+        preferred_smem_carveout=100,
+    )
+"""
 
 WORKLIST_READ_EARLY = Bug(
     name="worklist-read-early",
