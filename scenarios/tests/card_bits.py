@@ -25,7 +25,7 @@ from hw_substitute import substitute
 
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
-from sidestream.harness.device.vgpu import run_launch
+from sidestream.harness.device.in_order import InOrder
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.launch import Launch
 from sidestream.harness.run import virtual_call
@@ -85,11 +85,13 @@ def card_approximations(table: AllocationTable, tables: Any) -> Iterator[None]:
         home.data[:] = values.view(np.uint8)
         bases[name] = home.va
 
-    def run(launch: Launch, *rest: Any) -> Any:
-        text, _ = substitute(launch.ptx, bases)
-        return run_launch(replace(launch, ptx=text), *rest)
+    as_it_is = InOrder.run
 
-    with mock.patch.object(virtual_call, "run_launch", run):
+    def run(order: InOrder, launch: Launch, *rest: Any) -> Any:
+        text, _ = substitute(launch.ptx, bases)
+        return as_it_is(order, replace(launch, ptx=text), *rest)
+
+    with mock.patch.object(InOrder, "run", run):
         yield
 
 
