@@ -1,19 +1,24 @@
-"""Races: every two conflicting accesses inside a launch are ordered."""
+"""Races: every two conflicting accesses of a call's launches are ordered."""
 
 from __future__ import annotations
 
 from sidestream.harness.checks.observation import Execution
 from sidestream.harness.checks.outcome import CheckOutcome, judged, not_run
+from sidestream.harness.finding import Finding
 
 NAME = "race"
-KINDS = frozenset({"smem-race", "dsmem-race", "gmem-race", "tmem-race", "proxy"})
+
+
+def is_race(finding: Finding) -> bool:
+    """Whether two accesses are what is wrong; the kind alone does not say it."""
+    return "race" in finding.extra
 
 
 def check(watched: Execution) -> CheckOutcome:
     """Judge the call whose accesses were watched, under one profile."""
     if watched.profile is None:
         return not_run(NAME, "the call was not watched")
-    found = [f for f in watched.findings if f.kind in KINDS]
+    found = [f for f in watched.findings if is_race(f)]
     if not found and not watched.finished:
         return not_run(NAME, "the call was not finished")
     number = len(watched.launches)

@@ -21,7 +21,7 @@ from sidestream.harness.dsl.record import RecordedLaunch, read_launch
 from sidestream.harness.errors import PtxError, UnsupportedError, UsageError
 from sidestream.harness.exec.machine import Options, check_geometry, parameter_block
 from sidestream.harness.exec.program import Program
-from sidestream.harness.finding import Verdict
+from sidestream.harness.finding import Finding, Verdict
 from sidestream.harness.run.environment import environment, version
 from sidestream.harness.run.settings import Settings
 from sidestream.reports.model import Case, Check, Report, folded
@@ -192,21 +192,20 @@ def _case(outcome: Outcome, name: str, replay: str) -> Case:
 
 def _checks(outcome: Outcome) -> list[CheckOutcome]:
     """Sort findings by the check they belong to."""
-    groups = {
-        bounds.NAME: bounds.KINDS,
-        scratch.NAME: frozenset({"uninit-read"}),
-        races.NAME: races.KINDS,
+    groups: dict[str, list[Finding]] = {
+        name: [] for name in (execution.NAME, bounds.NAME, scratch.NAME, races.NAME)
     }
-    claimed = frozenset().union(*groups.values())
+    for finding in outcome.findings:
+        if races.is_race(finding):
+            groups[races.NAME].append(finding)
+        elif finding.kind in bounds.KINDS:
+            groups[bounds.NAME].append(finding)
+        elif finding.kind == "uninit-read":
+            groups[scratch.NAME].append(finding)
+        else:
+            groups[execution.NAME].append(finding)
     checks = []
-    rest = [f for f in outcome.findings if f.kind not in claimed]
-    for name, mine in (
-        (execution.NAME, rest),
-        *(
-            (name, [f for f in outcome.findings if f.kind in kinds])
-            for name, kinds in groups.items()
-        ),
-    ):
+    for name, mine in groups.items():
         if not mine and not outcome.finished:
             why = outcome.incomplete[0].reason if outcome.incomplete else "a defect"
             checks.append(not_run(name, f"the launch did not end: {why}"))

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 
-from sidestream.harness.cuda.memory import AllocationTable, Snapshot
+from sidestream.harness.cuda.memory import Allocation, AllocationTable, Snapshot
 from sidestream.harness.device import between_launches
 from sidestream.harness.device.programs import CACHE
 from sidestream.harness.device.vgpu import (
@@ -116,9 +116,11 @@ class InOrder:
         Raises:
             UsageError: the launch does not fit its kernel: geometry or parameters.
         """
+        revived: list[Allocation] = []
         if self._follows_closely(launch):
             assert self._before is not None
             self.table.restore(self._before)
+            revived = [a for a in self.table if a.freed and a.id in self._before.data]
             again = len(self._chain)
             del self.outcomes[-again:], self._done[-again:]
             self._chain.append(launch)
@@ -126,9 +128,15 @@ class InOrder:
             # What cannot let others start early need not be executed again.
             self._before = self.table.snapshot() if _TRIGGER in launch.ptx else None
             self._chain = [launch]
-        done, rest = _execute(
-            self._chain, self.table, options, progress, self.profile, self._stack
-        )
+        for allocation in revived:  # given back behind launches that still run
+            allocation.freed = False
+        try:
+            done, rest = _execute(
+                self._chain, self.table, options, progress, self.profile, self._stack
+            )
+        finally:
+            for allocation in revived:
+                allocation.freed = True
         known = len(self._done)
         self._done += done
         made = (*_judged_together(self._done, self.table, known), *rest)
@@ -144,6 +152,9 @@ class InOrder:
             and self._chain[-1].stream == launch.stream
             and self.outcomes[-1].finished
             and not self.table.changed(self._after)
+            # Memory that was handed out again cannot be as they found it.
+            and self._before is not None
+            and set(self._before.data) <= {a.id for a in self.table}
         )
 
 

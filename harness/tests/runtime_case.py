@@ -12,18 +12,18 @@ class Case:
         self.rt = Runtime(landing=Landing.parse(policy), **given)
         self.default = self.rt.stream(0)
         self.log: list[str] = []
-        self._memory: dict[str, Span] = {}
+        self.names: dict[str, Span] = {}
 
     def memory(self, name: str, size: int = 64) -> Span:
         """The bytes of a name, apart from those of all others."""
-        if name not in self._memory:
-            self._memory[name] = Span(0x1000 * (len(self._memory) + 1), size)
-        return self._memory[name]
+        if name not in self.names:
+            self.names[name] = Span(0x1000 * (len(self.names) + 1), size)
+        return self.names[name]
 
     def place(self, name: str, block) -> Span:
         """Let a name stand for the bytes of a block."""
-        self._memory[name] = Span(block.address, block.requested)
-        return self._memory[name]
+        self.names[name] = Span(block.address, block.requested)
+        return self.names[name]
 
     def do(self, label, stream, reads="", writes="", kind="launch", run=None):
         """Call an operation that touches the memory of space-separated names."""

@@ -104,8 +104,9 @@ class History:
         if not self.flying:
             return
         operation = self.random.choice(list(self.flying))
-        memory, offset = self.random.randrange(SLOTS), 4 * self.random.randrange(12)
-        size, write = self.random.choice((4, 6, 16)), self.random.random() < 0.5
+        memory, write = self.random.randrange(SLOTS), self.random.random() < 0.5
+        size, part = self.random.choice(((4, 4), (6, 4), (16, 4), (16, 16), (48, 16)))
+        offset = part * self.random.randrange((BYTES - size) // part + 1)
         self.lib.detector_engine_shared(
             *(self.detector, self.flying[operation], self.pc, memory, offset),
             *(ctypes.c_uint64(size), (WRITE if write else 0) | ASYNC),

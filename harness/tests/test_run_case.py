@@ -320,6 +320,66 @@ def test_what_cannot_be_judged_is_incomplete_and_never_clean(make, settings, wor
     assert outcome.case.checks["parity"].status == "not-run"
 
 
+# Launches that depend on each other.
+
+
+class Staged(PreparedOracle):
+    """Stages the answer in one launch and copies it out in a dependent one."""
+
+    waits = "griddepcontrol.wait;\n"
+
+    def launch(self, ptx, src, where, dst, count):
+        table = self.world.table
+        staged = table.allocate(4 * count, "staged")
+        size = 2 if ptx is BITS else 4
+        same = table.allocate(4 * count, "same")
+        same.data[:] = (np.arange(count, dtype=np.uint32) * size).view(np.uint8)
+        kernel = f"scatter{size}"
+        self.grid(ptx, kernel, "griddepcontrol.launch_dependents;\n",
+                  (src, same.va, staged.va, count), pdl=False)  # fmt: skip
+        # The host may give memory back as soon as its last use is launched.
+        table.free(same)
+        self.grid(ptx, kernel, self.waits, (staged.va, where, dst, count), pdl=True)
+        table.free(staged)
+
+    def grid(self, ptx, kernel, control, params, *, pdl):
+        from sidestream.harness.dsl.capture import Capture
+
+        start = "mov.u32 %r1, %tid.x;"
+        Capture._stack[-1]._on_launch(
+            Launch(
+                kernel=kernel,
+                ptx=ptx.replace(start, control + start),
+                grid=(-(-params[3] // 128), 1, 1),
+                block=(128, 1, 1),
+                stream=self.world.stream.cuda_stream,
+                params=tuple(
+                    v.to_bytes(n, "little")
+                    for v, n in zip(params, (8, 8, 8, 4), strict=True)
+                ),
+                pdl=pdl,
+            )
+        )
+
+
+class StagedWithoutWait(Staged):
+    waits = ""
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_a_dependent_launch_that_waits_is_clean(seed):
+    outcome = outcome_of(Staged, races=True, seed=seed)
+    assert (outcome.findings, outcome.incomplete) == ((), ())
+    assert outcome.case.launches == 4
+
+
+def test_a_dependent_launch_that_does_not_wait_is_told_of():
+    outcome = outcome_of(StagedWithoutWait, races=True, seed=5)
+    told = {(f.kind, f.rule.id) for f in outcome.findings}
+    assert ("gmem-race", "B7") in told
+    assert outcome.case.checks["race"].status == "failed"
+
+
 def test_calls_after_the_deadline_are_not_made():
     outcome = outcome_of(deadline=1e-9)
     assert outcome.case.verdict is Verdict.INCOMPLETE

@@ -1,5 +1,6 @@
 """The caching allocator: torch's sizes, splits and reuse, and races by reuse."""
 
+import threading
 from itertools import pairwise
 
 import pytest
@@ -136,6 +137,20 @@ def test_one_open_event_holds_back_those_behind_it(case):
     rt.synchronize_stream(one)
     rt.drain()
     assert rt.malloc(512, stream=case.default).address == block.address
+
+
+def test_a_block_that_is_held_back_does_not_join_its_neighbours(case):
+    rt, side = case.rt, case.rt.pool_stream()
+    a, b, c = (rt.malloc(512, stream=case.default) for _ in range(3))
+    first, third = a.address, c.address
+    case.do("side", side)
+    rt.record_stream(b, side)
+    rt.free(b)
+    rt.free(a)
+    rt.free(c)
+    assert rt.malloc(1536, stream=case.default).address == third
+    rt.drain()
+    assert rt.malloc(1024, stream=case.default).address == first
 
 
 def use_freed(case, *, remedy):
@@ -280,6 +295,42 @@ def test_memory_of_the_process_can_be_written():
     rt.empty_cache()
 
 
+@pytest.mark.parametrize("how", ["empty_cache", "cudaFree"])
+def test_the_driver_hands_memory_to_another_thread(how):
+    """Nothing orders the threads, and the memory is clean all the same."""
+
+    class Same(Addresses):
+        def reserve(self, size, device):
+            self.next = 1 << 40
+            return super().reserve(size, device)
+
+    case = Case("laziest", backing=Same())
+    rt = case.rt
+    rt.order.tell_threads_apart()
+
+    def use(name):
+        stream = rt.pool_stream()
+        if how == "cudaFree":
+            address = rt.cuda_malloc(512)
+        else:
+            block = rt.malloc(512, stream=stream)
+            address = block.address
+        case.names["x"] = Span(address, 512)
+        case.do(name, stream, writes="x")
+        if how == "cudaFree":
+            rt.cuda_free(address)
+        else:
+            rt.free(block)
+            rt.empty_cache()
+
+    use("mine")
+    thread = threading.Thread(target=use, args=("theirs",))
+    thread.start()
+    thread.join()
+    assert case.clean()
+    assert case.log == ["mine", "theirs"]
+
+
 def test_cuda_free_waits_for_the_device(case):
     rt, side = case.rt, case.rt.pool_stream()
     address = rt.cuda_malloc(100)
@@ -337,7 +388,7 @@ def test_stream_ordered_memory(policy, wrong, found):
     case = Case(policy, backing=Addresses())
     rt, side, user = case.rt, case.rt.pool_stream(), case.rt.pool_stream()
     address = rt.malloc_async(512, side)
-    case._memory["x"] = Span(address, 512)
+    case.names["x"] = Span(address, 512)
     if wrong != "used before":
         rt.wait_stream(user, side)
     case.do("use", user, reads="x")

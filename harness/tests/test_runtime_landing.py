@@ -83,6 +83,13 @@ def test_a_shortened_schedule_still_runs():
         assert "d2" in again.log
 
 
+def test_an_answer_that_no_longer_fits_means_the_last_candidate():
+    given = Landing(policy="given", choices=((0, 99),))
+    case, last = four(given.spell())
+    case.rt.synchronize_stream(last)
+    assert case.log == ["c1", "d1", "d2"]
+
+
 def test_a_full_queue_lands_its_oldest():
     case = Case("laziest", depth=3)
     for number in range(5):

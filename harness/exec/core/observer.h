@@ -28,6 +28,9 @@ struct Observer {
    * lands; it accesses `size` bytes; it has landed and is about to go. */
   void (*issue)(void *state, Async *op, const Async *parent);
   void (*engine)(void *state, const Async *op, u32 space, u64 addr, u64 size, u32 access);
+  /* It reads the 16 bytes at each of n shared addresses of one CTA, at most
+   * 2 * TC_ROWS (tcgen05_operand.h). */
+  void (*engine_chunks)(void *state, const Async *op, const u32 *addr, u32 n);
   void (*engine_tensor)(void *state, const Async *op, const Cta *c, u32 lane, u32 lanes,
                         u32 column, u32 columns, u32 access);
   /* A warp's own loads and stores of tensor memory, at issue; its waits for them. */

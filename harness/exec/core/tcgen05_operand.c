@@ -104,9 +104,17 @@ typedef struct Chunks {
   u32 last; /* highest offset at which 16 bytes fit */
   u32 none; /* 1: no 16 bytes fit anywhere */
   u32 bad;  /* first address outside */
+  u32 watched, n;
+  u32 at[2 * TC_ROWS]; /* of those read, for who watches */
 } Chunks;
 
 static const _Alignas(16) u8 zeros[16];
+
+static __attribute__((noinline)) void tell(Chunks *s) {
+  const Machine *m = s->cta->m;
+  OBSERVE(m, engine_chunks, m->landing, s->at, s->n);
+  s->n = 0;
+}
 
 static inline const u8 *chunk(Chunks *s, u32 addr) {
   u32 off = addr - SMEM_BASE;
@@ -114,8 +122,10 @@ static inline const u8 *chunk(Chunks *s, u32 addr) {
     if (!s->bad) s->bad = addr ? addr : 1;
     return zeros;
   }
-  OBSERVE(s->cta->m, engine, s->cta->m->landing, SPACE_SHARED, s->cta->rank << 24 | addr,
-          16, ACCESS_READ);
+  if (__builtin_expect(s->watched, 0)) {
+    if (s->n == sizeof s->at / sizeof *s->at) tell(s);
+    s->at[s->n++] = s->cta->rank << 24 | addr;
+  }
   return s->smem + off;
 }
 
@@ -179,7 +189,13 @@ static void rows_across_k(Chunks *c, const Source *s, u32 at, Values *out) {
 
 u32 tcgen05_from_smem(Cta *cta, const Source *s, u32 at, Values *out) {
   u32 size = cta->m->smem_size;
-  Chunks c = {cta, cta->smem, size >= 16 ? size - 16 : 0, size < 16, 0};
+  Chunks c;
+  c.cta = cta;
+  c.smem = cta->smem;
+  c.last = size >= 16 ? size - 16 : 0;
+  c.none = size < 16;
+  c.bad = c.n = 0;
+  c.watched = cta->m->observer != NULL;
   if (s->mn) {
     rows_across_k(&c, s, at, out);
   } else {
@@ -187,5 +203,6 @@ u32 tcgen05_from_smem(Cta *cta, const Source *s, u32 at, Values *out) {
     rows_along_k(&c, s, &p);
     tcgen05_expand(&p, s->type, s->packed4, s->rows, at, out);
   }
+  if (c.n) tell(&c);
   return c.bad;
 }

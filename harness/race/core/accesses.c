@@ -3,19 +3,19 @@
 
 #include "events.h"
 
-enum { PAGE_BYTES = 4096, PAGE_CELLS = PAGE_BYTES / CELL_BYTES };
+enum { PAGE_BYTES = 4096, PAGE_BLOCKS = PAGE_BYTES / BLOCK_BYTES };
 struct Page {
   u64 number; /* address / PAGE_BYTES */
   Page *next; /* of one bucket */
-  Cell cell[PAGE_CELLS];
+  Block block[PAGE_BLOCKS];
 };
 
 static u64 page_bucket(const Detector *d, u64 number) {
   return number * 0x9e3779b97f4a7c15ull >> 52 & (d->cap_pages - 1);
 }
 
-/* The cell of the bytes at `address`, or NULL without memory. */
-static Cell *global_cell(Detector *d, u64 address) {
+/* The block of the bytes at `address`, or NULL without memory. */
+static Block *global_block(Detector *d, u64 address) {
   u64 number = address / PAGE_BYTES;
   if (!d->page) {
     d->cap_pages = 4096;
@@ -24,21 +24,23 @@ static Cell *global_cell(Detector *d, u64 address) {
   }
   Page **bucket = &d->page[page_bucket(d, number)];
   for (Page *p = *bucket; p; p = p->next)
-    if (p->number == number) return &p->cell[address % PAGE_BYTES / CELL_BYTES];
+    if (p->number == number) return &p->block[address % PAGE_BYTES / BLOCK_BYTES];
   Page *p = calloc(1, sizeof *p);
   if (!p) return NULL;
   p->number = number;
   p->next = *bucket;
   *bucket = p;
   d->n_pages++;
-  return &p->cell[address % PAGE_BYTES / CELL_BYTES];
+  return &p->block[address % PAGE_BYTES / BLOCK_BYTES];
 }
 
-const Cell *global_seen(const Detector *d, u64 address) {
+const Cell *global_seen(Detector *d, u64 address) {
   u64 number = address / PAGE_BYTES;
   if (!d->page) return NULL;
-  for (const Page *p = d->page[page_bucket(d, number)]; p; p = p->next)
-    if (p->number == number) return &p->cell[address % PAGE_BYTES / CELL_BYTES];
+  for (Page *p = d->page[page_bucket(d, number)]; p; p = p->next)
+    if (p->number == number)
+      return block_cell(d, &p->block[address % PAGE_BYTES / BLOCK_BYTES],
+                        (u32)(address % BLOCK_BYTES / CELL_BYTES));
   return NULL;
 }
 
@@ -46,29 +48,51 @@ void global_free(Detector *d) {
   for (u32 k = 0; d->page && k < d->cap_pages; k++)
     while (d->page[k]) {
       Page *next = d->page[k]->next;
+      for (u32 b = 0; b < PAGE_BLOCKS; b++) block_free(&d->page[k]->block[b]);
       free(d->page[k]);
       d->page[k] = next;
     }
   free(d->page);
 }
 
+static Block *block_of(Detector *d, u32 space, u32 memory, u64 at) {
+  if (space == RACE_GLOBAL) return global_block(d, at);
+  return at / BLOCK_BYTES < d->smem_blocks ? &d->cta[memory].smem[at / BLOCK_BYTES] : NULL;
+}
+
+static inline u64 ones(u64 n) { return n < 64 ? (1ull << n) - 1 : ~0ull; }
+
 static void run(Detector *d, Accessor *a, u32 memory, u64 from, u64 size) {
   u64 to = from + size;
-  for (u64 at = from & ~(CELL_BYTES - 1ull); at < to; at += CELL_BYTES) {
-    Cell *cell = NULL;
-    if (a->space == RACE_GLOBAL) cell = global_cell(d, at);
-    else if (at / CELL_BYTES < d->smem_cells) cell = &d->cta[memory].smem[at / CELL_BYTES];
-    if (!cell) {
+  u32 together = entry_flags(&a->entry) & ENTRY_ENGINE;
+  int early = a->space == RACE_GLOBAL && (d->grids.dependent || entry_reads_map(&a->entry));
+  for (u64 at = from; at < to;) {
+    Block *b = block_of(d, a->space, memory, at);
+    if (!b) {
       d->lost++;
       return;
     }
-    u32 low = from > at ? (u32)(from - at) : 0;
-    u32 high = to < at + CELL_BYTES ? (u32)(to - at) : CELL_BYTES;
-    a->address = at + low;
-    u32 bytes = ALL_BYTES << low & ALL_BYTES >> (CELL_BYTES - high);
-    shadow_access(d, cell, a, bytes);
-    if (a->space == RACE_GLOBAL && (d->grids.dependent || entry_reads_map(&a->entry)))
-      detector_note_early(d, a, at, bytes);
+    u64 first = at & ~(BLOCK_BYTES - 1ull), end = first + BLOCK_BYTES;
+    if (end > to) end = to;
+    while (at < end) {
+      u32 low = (u32)(at % CELL_BYTES), cell = (u32)((at - first) / CELL_BYTES);
+      u64 whole = low || !together ? 0 : (end - at) / CELL_BYTES;
+      if (whole) {
+        block_access(d, b, a, first, ones(whole) << cell);
+        for (u64 k = 0; early && k < whole; k++) {
+          a->address = at + k * CELL_BYTES;
+          detector_note_early(d, a, a->address, ALL_BYTES);
+        }
+        at += whole * CELL_BYTES;
+        continue;
+      }
+      u32 high = end - at < CELL_BYTES - low ? low + (u32)(end - at) : CELL_BYTES;
+      a->address = at;
+      u32 bytes = ALL_BYTES << low & ALL_BYTES >> (CELL_BYTES - high);
+      block_part(d, b, a, cell, bytes);
+      if (early) detector_note_early(d, a, at - low, bytes);
+      at += high - low;
+    }
   }
 }
 
@@ -119,17 +143,23 @@ void detector_global(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes,
   by_lanes(d, slot, warp, pc, lanes, RACE_GLOBAL, 0, address, size, flags, scope);
 }
 
-static void by_engine(Detector *d, u32 id, u32 pc, u32 space, u32 memory, u64 from,
-                      u64 size, u32 flags) {
-  const EngineAgent *e = detector_engine(d, id);
-  if (!e) return;
+static Accessor by_operation(const Detector *d, const EngineAgent *e, u32 pc, u32 space,
+                             u32 flags) {
   u32 first = e->group * d->per_group;
   Accessor a = {.known = e->known, .first_comp = first, .space = space};
   a.async_plane = space == RACE_GLOBAL ? PLANE_ASYNC_GLOBAL : PLANE_ASYNC_SHARED;
   a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp};
+  entry_set_flags(&a.entry, flags | ENTRY_ENGINE);
+  return a;
+}
+
+static void by_engine(Detector *d, u32 id, u32 pc, u32 space, u32 memory, u64 from,
+                      u64 size, u32 flags) {
+  const EngineAgent *e = detector_engine(d, id);
+  if (!e) return;
+  Accessor a = by_operation(d, e, pc, space, flags);
   /* PTX ISA, cp.reduce.async.bulk: relaxed, of the scope of the GPU */
   if (flags & ENTRY_STRONG) a.entry.scope = SCOPE_GPU;
-  entry_set_flags(&a.entry, flags | ENTRY_ENGINE);
   run(d, &a, memory, from, size);
 }
 
@@ -143,21 +173,72 @@ void detector_engine_global(Detector *d, u32 id, u32 pc, u64 address, u64 size,
   by_engine(d, id, pc, RACE_GLOBAL, 0, address, size, flags);
 }
 
+/* Blocks whose cells are gathered before they are judged. */
+enum { GATHERED = 32 };
+typedef struct Gathered {
+  u32 n, block[GATHERED];
+  u64 cells[GATHERED];
+} Gathered;
+
+static void judge_gathered(Detector *d, Accessor *a, u32 memory, Gathered *g) {
+  for (u32 k = 0; k < g->n; k++)
+    block_access(d, &d->cta[memory].smem[g->block[k]], a, (u64)g->block[k] * BLOCK_BYTES,
+                 g->cells[k]);
+  g->n = 0;
+}
+
+void detector_engine_chunks(Detector *d, u32 id, u32 pc, u32 memory, const u32 *offset,
+                            u32 n, u32 flags) {
+  const EngineAgent *e = detector_engine(d, id);
+  if (!e) return;
+  Accessor a = by_operation(d, e, pc, RACE_SHARED, flags);
+  Gathered g = {.n = 0};
+  for (u32 k = 0; k < n; k++) {
+    u32 block = offset[k] / BLOCK_BYTES, at = g.n;
+    if (block >= d->smem_blocks) {
+      d->lost++;
+      continue;
+    }
+    while (at && g.block[at - 1] != block) at--; /* the latest is the likeliest */
+    if (!at) {
+      if (g.n == GATHERED) judge_gathered(d, &a, memory, &g);
+      g.block[g.n] = block;
+      g.cells[g.n] = 0;
+      at = ++g.n;
+    }
+    g.cells[at - 1] |= 1ull << offset[k] % BLOCK_BYTES / CELL_BYTES;
+  }
+  judge_gathered(d, &a, memory, &g);
+}
+
 /* --- tensor memory ------------------------------------------------------------------ */
 static void tensor(Detector *d, Accessor *a, u32 memory, u32 lane, u32 lanes, u32 column,
                    u32 columns) {
   a->space = RACE_TENSOR;
   a->async_plane = PLANE_ORDER; /* no proxies */
-  Cell *cells = d->cta[memory].tmem;
-  if (!cells || column + columns > 512 || lane + lanes > 128) return;
-  for (u32 c = column; c < column + columns; c++)
-    for (u32 l = lane & ~(TMEM_CELL_LANES - 1u); l < lane + lanes; l += TMEM_CELL_LANES) {
-      u32 low = lane > l ? lane - l : 0;
-      u32 high = lane + lanes < l + TMEM_CELL_LANES ? lane + lanes - l : TMEM_CELL_LANES;
-      a->address = (u64)l << 16 | c;
-      shadow_access(d, &cells[c * (128 / TMEM_CELL_LANES) + l / TMEM_CELL_LANES], a,
-                    ALL_BYTES << low & ALL_BYTES >> (TMEM_CELL_LANES - high));
+  Block *blocks = d->cta[memory].tmem;
+  if (!blocks || column + columns > TMEM_COLUMNS || lane + lanes > 128) return;
+  int whole = lane % TMEM_CELL_LANES == 0 && lanes % TMEM_CELL_LANES == 0;
+  u64 cells = ones(lanes / TMEM_CELL_LANES) << lane / TMEM_CELL_LANES; /* of a column */
+  for (u32 c = column, n; c < column + columns; c += n) {
+    u32 in = c % BLOCK_COLUMNS, first = c - in;
+    Block *b = &blocks[c / BLOCK_COLUMNS];
+    n = BLOCK_COLUMNS - in;
+    if (n > column + columns - c) n = column + columns - c;
+    if (whole) {
+      u64 some = cells * (ones(n * TMEM_CELLS_COLUMN) / 0xff) << in * TMEM_CELLS_COLUMN;
+      block_access(d, b, a, first, some);
+      continue;
     }
+    for (u32 k = in; k < in + n; k++)
+      for (u32 l = lane & ~(TMEM_CELL_LANES - 1u); l < lane + lanes; l += TMEM_CELL_LANES) {
+        u32 low = lane > l ? lane - l : 0;
+        u32 high = lane + lanes < l + TMEM_CELL_LANES ? lane + lanes - l : TMEM_CELL_LANES;
+        a->address = (u64)l << 16 | (first + k);
+        block_part(d, b, a, k * TMEM_CELLS_COLUMN + l / TMEM_CELL_LANES,
+                   ALL_BYTES << low & ALL_BYTES >> (TMEM_CELL_LANES - high));
+      }
+  }
 }
 
 void detector_engine_tensor(Detector *d, u32 id, u32 pc, u32 memory, u32 lane, u32 lanes,

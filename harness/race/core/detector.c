@@ -15,6 +15,8 @@ void detector_free(Detector *d) {
     free(c->warp);
     for (u32 w = 0; c->pipe && w < d->warps; w++) free(c->pipe[w].known);
     free(c->pipe);
+    for (u64 b = 0; c->smem && b < d->smem_blocks; b++) block_free(&c->smem[b]);
+    for (u64 b = 0; c->tmem && b < TMEM_COLUMNS / BLOCK_COLUMNS; b++) block_free(&c->tmem[b]);
     free(c->tmem);
     free(c->smem);
     for (u32 b = 0; b < MAX_BARRIERS; b++)
@@ -64,7 +66,7 @@ Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pr
   d->profile = profile;
   d->per_cta = per_cta;
   d->per_group = per_cta * cluster;
-  d->smem_cells = (smem_bytes + CELL_BYTES - 1) / CELL_BYTES;
+  d->smem_blocks = (smem_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
   d->cta = calloc(slots, sizeof *d->cta);
   d->group = calloc(slots / cluster, sizeof *d->group);
   d->scratch = knowledge_new(d->per_group);
@@ -72,9 +74,9 @@ Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pr
   for (u32 s = 0; ok && s < slots; s++) {
     CtaAgent *c = &d->cta[s];
     c->warp = calloc(warps, sizeof *c->warp);
-    c->smem = calloc(d->smem_cells + 1, sizeof *c->smem);
+    c->smem = calloc(d->smem_blocks + 1, sizeof *c->smem);
     c->pipe = calloc(warps, sizeof *c->pipe);
-    c->tmem = tensor ? calloc(TMEM_CELLS, sizeof *c->tmem) : NULL;
+    c->tmem = tensor ? calloc(TMEM_COLUMNS / BLOCK_COLUMNS, sizeof *c->tmem) : NULL;
     ok = c->warp && c->smem && c->pipe && (c->tmem || !tensor);
     for (u32 w = 0; ok && w < warps; w++) {
       c->warp[w].strand[0].known = knowledge_new(d->per_group);

@@ -71,8 +71,9 @@ typedef struct CtaAgent {
   u8 engine_busy[ENGINES];
   PipeAgent *pipe; /* of every warp */
   u32 next_engine;
-  Cell *tmem; /* [column][16 lanes], a bit a lane */
-  Cell *smem; /* left as they are by the CTA before: its clocks are of the past */
+  /* [column][16 lanes], a bit a lane; bytes. Left as they are by the CTA before: its
+   * clocks are of the past. */
+  Block *tmem, *smem;
   BarrierAgent barrier[MAX_BARRIERS];
   u32 n_barriers;
   Issue issue[ISSUES]; /* the latest, where they hash to */
@@ -114,7 +115,7 @@ typedef struct Location Location;
 typedef struct Detector {
   u32 n_slots, cluster, warps, profile;
   u32 per_cta, per_group; /* components */
-  u64 smem_cells;
+  u64 smem_blocks;
   CtaAgent *cta;
   GroupAgent *group;
   EngineAgent **engine; /* in flight or kept, by id - 1 */
@@ -169,7 +170,7 @@ int news_behind(const News *n, const Knowledge *known, u32 plane, u32 comp, u32 
 /* Whether something was released at a word of a cell's bytes. */
 int location_in(const Detector *d, u64 cell, u32 bytes);
 /* The cell of the bytes at a multiple of CELL_BYTES if they were ever accessed. */
-const Cell *global_seen(const Detector *d, u64 address);
+const Cell *global_seen(Detector *d, u64 address);
 u32 detector_foreign(const Detector *d, const Accessor *a, const Entry *e, u32 plane);
 /* A write of a tensor map that comes before a copy by it: APART behind a pair of proxy
  * fences, else what is missing. */

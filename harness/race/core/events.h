@@ -59,6 +59,9 @@ void detector_global(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes,
 /* A run of bytes by an operation. */
 void detector_engine_shared(Detector *d, u32 id, u32 pc, u32 memory, u32 offset,
                             u64 size, u32 flags);
+/* Reads of 16 bytes at each of n multiples of 16. */
+void detector_engine_chunks(Detector *d, u32 id, u32 pc, u32 memory, const u32 *offset,
+                            u32 n, u32 flags);
 void detector_engine_global(Detector *d, u32 id, u32 pc, u64 address, u64 size,
                             u32 flags);
 /* Lanes and columns of tensor memory of the CTA in slot `memory`: by an operation, or

@@ -42,7 +42,7 @@ void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict
     Race *r = &d->race[k];
     if (r->pc[0] == e->pc && r->pc[1] == a->entry.pc && r->space == a->space &&
         r->verdict == verdict) {
-      r->count++;
+      r->count += a->count;
       return;
     }
   }
@@ -66,7 +66,7 @@ void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict
       .learned_pc = NO_PC,
       .known = c < a->known->n ? a->known->entry[c] : 0,
       .address = a->address,
-      .count = 1,
+      .count = a->count,
       .over = over(d, a, e),
   };
   const WarpAgent *earlier = warp_of(d, e), *later = warp_of(d, now);

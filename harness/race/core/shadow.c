@@ -58,7 +58,7 @@ static u32 order(Detector *d, const Accessor *a, const Entry *e) {
     if (!crossing || !knows(k, PLANE_ORDER, c, e->clock, e->lane)) return UNORDERED;
   }
   if ((entry_flags(e) & ENTRY_WRITE) || d->profile == PROFILE_ISA) return BEHIND_PROXY;
-  d->relaxed[RELAX_READ_PROXY]++;
+  d->relaxed[RELAX_READ_PROXY] += a->count;
   return APART;
 }
 
@@ -76,24 +76,30 @@ static u32 judge(Detector *d, const Accessor *a, const Entry *e, u32 bytes, int 
   return verdict;
 }
 
+/* Judge; whether the access stands for the entry from now on. */
+static inline int stands(Detector *d, const Accessor *a, const Entry *e, u32 bytes) {
+  if (a->space != RACE_GLOBAL && e->clock < detector_born(d, e->comp)) return 1;
+  int conflict;
+  u32 verdict = judge(d, a, e, bytes, &conflict);
+  if (conflict && verdict) detector_report(d, a, e, verdict);
+  /* a strong pair that nothing orders: neither stands for the other */
+  if (entry_flags(&a->entry) & ENTRY_WRITE) return verdict == APART || conflict;
+  return verdict == APART && !(entry_flags(e) & ENTRY_WRITE);
+}
+
+int shadow_stands(Detector *d, const Accessor *a, const Entry *e, u32 bytes) {
+  return stands(d, a, e, bytes);
+}
+
 /* Entries of one block: judge, and drop those the new access stands for. Returns how
  * many are in use. */
 static inline u32 settle(Detector *d, Entry *block, Accessor *a, u32 bytes) {
-  u32 writing = entry_flags(&a->entry) & ENTRY_WRITE, n = 0;
+  u32 n = 0;
   for (u32 k = 0; k < CELL_ENTRIES && block[k].bytes; k++) {
     Entry e = block[k];
-    if (a->space != RACE_GLOBAL && e.clock < detector_born(d, e.comp)) continue;
-    if (e.bytes & bytes) {
-      int conflict;
-      u32 verdict = judge(d, a, &e, bytes, &conflict);
-      if (conflict && verdict) detector_report(d, a, &e, verdict);
-      /* a strong pair that nothing orders: neither stands for the other */
-      int stands = writing ? (verdict == APART || conflict)
-                           : verdict == APART && !(entry_flags(&e) & ENTRY_WRITE);
-      if (stands) {
-        e.bytes &= ~bytes;
-        e.cut = 1;
-      }
+    if (e.bytes & bytes && stands(d, a, &e, bytes)) {
+      e.bytes &= ~bytes;
+      e.cut = 1;
       if (!e.bytes) continue;
     }
     block[n++] = e;
@@ -120,8 +126,31 @@ static u32 chain_new(Shadow *s) {
   return ++s->n_chain;
 }
 
+static void keep(Detector *d, Cell *cell, Entry *room, const Entry *e, u32 bytes) {
+  if (!room) {
+    Shadow *s = &d->shadow;
+    u32 at = chain_new(s);
+    if (!at) {
+      d->lost++;
+      return;
+    }
+    s->chain[at - 1].more = cell->more;
+    cell->more = at;
+    room = s->chain[at - 1].entry;
+  }
+  *room = *e;
+  room->bytes = bytes & ALL_BYTES;
+}
+
+void shadow_keep(Detector *d, Cell *cell, const Entry *e, u32 bytes) {
+  u32 n = 0;
+  while (n < CELL_ENTRIES && cell->entry[n].bytes) n++;
+  keep(d, cell, n < CELL_ENTRIES ? &cell->entry[n] : NULL, e, bytes);
+}
+
 void shadow_access(Detector *d, Cell *cell, Accessor *a, u32 bytes) {
   Shadow *s = &d->shadow;
+  a->count = 1;
   u32 used = settle(d, cell->entry, a, bytes);
   Entry *room = used < CELL_ENTRIES ? &cell->entry[used] : NULL;
   for (u32 *link = &cell->more; *link;) {
@@ -137,18 +166,7 @@ void shadow_access(Detector *d, Cell *cell, Accessor *a, u32 bytes) {
     if (!room && used < CELL_ENTRIES) room = &block->entry[used];
     link = &block->more;
   }
-  if (!room) {
-    u32 at = chain_new(s);
-    if (!at) {
-      d->lost++;
-      return;
-    }
-    s->chain[at - 1].more = cell->more;
-    cell->more = at;
-    room = s->chain[at - 1].entry;
-  }
-  *room = a->entry;
-  room->bytes = bytes & ALL_BYTES;
+  keep(d, cell, room, &a->entry, bytes);
 }
 
 void shadow_free(Shadow *s) { free(s->chain); }

@@ -43,7 +43,7 @@ static inline void entry_set_flags(Entry *e, u32 flags) {
 static inline int entry_reads_map(const Entry *e) { return entry_flags(e) == ENTRY_MAP; }
 
 enum { CELL_BYTES = 16, CELL_ENTRIES = 5, MAX_COMPONENTS = 1 << 14 };
-enum { TMEM_CELL_LANES = 16, TMEM_CELLS = 512 * 128 / TMEM_CELL_LANES };
+enum { TMEM_CELL_LANES = 16, TMEM_CELLS_COLUMN = 128 / TMEM_CELL_LANES, TMEM_COLUMNS = 512 };
 #define ALL_BYTES 0xffffu
 typedef struct Cell {
   Entry entry[CELL_ENTRIES];
@@ -51,6 +51,23 @@ typedef struct Cell {
 } Cell;
 
 _Static_assert(sizeof(Entry) == 12 && sizeof(Cell) == 64, "a cell is one cache line");
+
+/* One access to the whole of several cells of a block. */
+typedef struct Span {
+  u64 cells;
+  Entry entry;
+} Span;
+
+/* 64 cells: 1024 bytes, or 8 columns of tensor memory. */
+enum { BLOCK_CELLS = 64, BLOCK_SPANS = 6, BLOCK_BYTES = BLOCK_CELLS * CELL_BYTES,
+       BLOCK_COLUMNS = BLOCK_CELLS / TMEM_CELLS_COLUMN };
+typedef struct Block {
+  u64 fine;   /* cells with entries of their own */
+  Cell *cell; /* BLOCK_CELLS, or NULL: no cell ever had */
+  Span *more; /* all spans, once `span` has no room; of `capacity` */
+  u32 n, capacity;
+  Span span[BLOCK_SPANS];
+} Block;
 
 typedef struct Shadow {
   Cell *chain; /* blocks of chains, shared by all cells */
@@ -77,12 +94,25 @@ typedef struct Accessor {
   u32 first_comp;          /* machine component of known's entry 0 */
   u32 async_plane;         /* plane in which an async access sees generic ones */
   u64 address;             /* of the cell, for the report */
+  u32 count;               /* cells that are judged as one */
   u32 lanes;               /* that access, or 0 of an operation */
   u32 space;
 } Accessor;
 
 /* Judge the access against the cell and record it there. */
 void shadow_access(struct Detector *d, Cell *cell, Accessor *a, u32 bytes);
+/* Only record an entry, and only judge against one: whether the access stands for it. */
+void shadow_keep(struct Detector *d, Cell *cell, const Entry *e, u32 bytes);
+int shadow_stands(struct Detector *d, const Accessor *a, const Entry *e, u32 bytes);
 void shadow_free(Shadow *s);
+
+/* --- blocks.c -------------------------------------------------------------------- */
+/* An operation accesses whole cells of the block whose first cell is at `first`. */
+void block_access(struct Detector *d, Block *b, Accessor *a, u64 first, u64 cells);
+/* A lane accesses bytes of one cell, or an operation a part of it; a->address is set. */
+void block_part(struct Detector *d, Block *b, Accessor *a, u32 at, u32 bytes);
+/* The entries of one cell; NULL without memory. */
+const Cell *block_cell(struct Detector *d, Block *b, u32 at);
+void block_free(Block *b);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "tcgen05_operand.h"
+
 static inline Note note_of(const Watch *h, const Warp *w, const Insn *i) {
   u32 pc = pc_of(w->m, i);
   return pc < h->n_notes ? h->note[pc] : (Note){0};
@@ -171,6 +173,15 @@ static void engine(void *state, const Async *op, u32 space, u64 addr, u64 size,
       detector_engine_shared(h->detector, op->agent, pc, op->cta->first_slot + rank,
                              at - SMEM_BASE, size, flags);
   }
+}
+
+static void engine_chunks(void *state, const Async *op, const u32 *addr, u32 n) {
+  Watch *h = state;
+  u32 rank = addr[0] >> 24, offset[2 * TC_ROWS];
+  if (rank >= op->cta->m->cluster_size) return;
+  for (u32 k = 0; k < n; k++) offset[k] = (addr[k] & 0xffffffu) - SMEM_BASE;
+  detector_engine_chunks(h->detector, op->agent, pc_of(op->cta->m, op->insn),
+                         op->cta->first_slot + rank, offset, n, proxy_of(op));
 }
 
 static void engine_tensor(void *state, const Async *op, const Cta *c, u32 lane, u32 n,
@@ -402,6 +413,7 @@ Watch *race_watch_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pro
       .lanes = lanes,
       .issue = issue,
       .engine = engine,
+      .engine_chunks = engine_chunks,
       .engine_tensor = engine_tensor,
       .tensor = tensor,
       .tensor_wait = tensor_wait,

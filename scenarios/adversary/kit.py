@@ -1,0 +1,209 @@
+"""What a situation needs: an implementation, device tensors of calls, a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from sidestream.kernels import adapter
+from sidestream.reference import lengths as seq
+from sidestream.reference import narrow, tolerance
+from sidestream.reference.attention import Problem
+
+HEADS_Q, HEADS_KV, HEAD_DIM = 2, 1, 64
+CAPACITY = 192
+"""Tokens that the tensors of a call have room for, on either side."""
+LENGTHS = ((33, 100), (67, 111))
+"""Query and key lengths of most calls."""
+OTHER_LENGTHS = ((90, 5), (12, 150))
+_BFLOAT16 = narrow.by_name("bfloat16")
+
+
+class WrongResultError(AssertionError):
+    """A call gave something else than attention."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """Device tensors of one call; all of `CAPACITY` tokens.
+
+    Attributes:
+        q: bfloat16 (tokens, HEADS_Q, HEAD_DIM).
+        k: bfloat16 (tokens, HEADS_KV, HEAD_DIM).
+        v: As `k`.
+        out: As `q`; starts as NaN.
+        lse: float32 (tokens, HEADS_Q); starts as NaN.
+        lengths_q: int32 (3,), prefix sums.
+        lengths_kv: Likewise.
+        seed: What the values were drawn with.
+    """
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    out: torch.Tensor
+    lse: torch.Tensor
+    lengths_q: torch.Tensor
+    lengths_kv: torch.Tensor
+    seed: int
+
+
+class Subject(Protocol):
+    """An implementation under test."""
+
+    def workspace_bytes(self) -> int:
+        """Scratch that the caller provides, aligned to 128 bytes."""
+
+    def execute(self, call: Call, workspace: torch.Tensor, stream: int) -> None:
+        """Make a call on a stream; everything it does belongs there."""
+
+
+class OurKernels:
+    """Sidestream's own kernels; planned and compiled at the first call.
+
+    Args:
+        arch: Target, e.g. `sm_120a`.
+    """
+
+    def __init__(self, arch: str) -> None:
+        self._arch = arch
+        self._plan: Any = None
+
+    def workspace_bytes(self) -> int:
+        """Scratch of the plan."""
+        return int(self._planned().workspace_bytes())
+
+    def execute(self, call: Call, workspace: torch.Tensor, stream: int) -> None:
+        """Compile if nobody has, and launch."""
+        self._planned().compile().execute(
+            *(call.q, call.k, call.v, call.out, call.lse),
+            *(call.lengths_q, call.lengths_kv, workspace, stream),
+        )
+
+    def _planned(self) -> Any:
+        if self._plan is None:
+            self._plan = adapter.plan(
+                adapter.AttentionSpec(
+                    dtype="bfloat16",
+                    batch=2,
+                    heads_q=HEADS_Q,
+                    heads_kv=HEADS_KV,
+                    head_dim=HEAD_DIM,
+                    max_len_q=512,
+                    max_len_kv=512,
+                    causal="bottom_right",
+                    lse="token_major",
+                    lengths_q="prefix",
+                    lengths_kv="prefix",
+                    arch=self._arch,  # type: ignore[arg-type]  # checked by the plan
+                    multiprocessors=4,
+                )
+            )
+        return self._plan
+
+
+class Kit:
+    """Makes calls of one implementation and judges them.
+
+    Args:
+        subject: The implementation.
+        planted: Whether a situation leaves out what the caller owes.
+    """
+
+    def __init__(self, subject: Subject, *, planted: bool = False) -> None:
+        self.subject = subject
+        self.planted = planted
+
+    def call(self, *, seed: int = 1) -> Call:
+        """Make the tensors of a call on the current stream."""
+        drawn = _draw(seed)
+        shape = (CAPACITY, HEADS_Q, HEAD_DIM)
+        counts = LENGTHS
+        return Call(
+            q=_upload(drawn[0]),
+            k=_upload(drawn[1]),
+            v=_upload(drawn[2]),
+            out=torch.full(shape, torch.nan, dtype=torch.bfloat16, device="cuda"),
+            lse=torch.full(shape[:2], torch.nan, device="cuda"),
+            lengths_q=torch.from_numpy(seq.to_prefix(counts[0])).to("cuda"),
+            lengths_kv=torch.from_numpy(seq.to_prefix(counts[1])).to("cuda"),
+            seed=seed,
+        )
+
+    def workspace(self) -> torch.Tensor:
+        """Make scratch on the current stream; it holds anything."""
+        return torch.empty(
+            max(self.subject.workspace_bytes(), 1), dtype=torch.uint8, device="cuda"
+        )
+
+    def execute(self, call: Call, workspace: torch.Tensor, stream: Any) -> None:
+        """Make a call on a stream, given as one of torch's or as a raw handle."""
+        handle = stream if isinstance(stream, int) else stream.cuda_stream
+        self.subject.execute(call, workspace, handle)
+
+    def check(
+        self, call: Call, lengths: Sequence[Sequence[int]] = LENGTHS, *, what: str = ""
+    ) -> None:
+        """Read the results on the current stream and hold them against float64.
+
+        Raises:
+            WrongResultError: they are not attention.
+        """
+        q, k, v = _draw(call.seed)
+        problem = Problem(
+            q=q,
+            k=k,
+            v=v,
+            seq_q=seq.from_counts(lengths[0]),
+            seq_kv=seq.from_counts(lengths[1]),
+            causal="bottom_right",
+        )
+        bounds = tolerance.bound(problem, dtype="bfloat16")
+        rows = np.zeros(CAPACITY, bool)
+        rows[: sum(lengths[0])] = True
+        out = call.out.cpu().view(torch.uint16).numpy()
+        parity = tolerance.compare(
+            bounds,
+            out=narrow.from_bits(out, _BFLOAT16),
+            lse=call.lse.cpu().numpy().astype(np.float64),
+            rows=rows,
+        )
+        if not parity.worst <= 1.0:
+            raise WrongResultError(
+                f"{what or 'the call'}: {parity.worst:.3g} times the bound at token, "
+                f"head, column {parity.out_at}"
+            )
+
+
+def _draw(seed: int) -> tuple[Any, Any, Any]:
+    """Return Q, K and V as float64 values of bfloat16."""
+    generator = np.random.default_rng(seed)
+    drawn = (
+        generator.standard_normal((CAPACITY, heads, HEAD_DIM))
+        for heads in (HEADS_Q, HEADS_KV, HEADS_KV)
+    )
+    q, k, v = (narrow.round_to(values, _BFLOAT16) for values in drawn)
+    return q, k, v
+
+
+def _upload(values: Any) -> torch.Tensor:
+    """Copy values to the device through pinned memory, on the current stream."""
+    bits = narrow.to_bits(values, _BFLOAT16).view(np.int16)
+    host = torch.from_numpy(bits).view(torch.bfloat16).pin_memory()
+    return host.to("cuda", non_blocking=True)
+
+
+def new_stream() -> Any:
+    """Return a stream of torch's pool."""
+    make: Any = torch.cuda.Stream
+    return make()
+
+
+def external(handle: int) -> Any:
+    """Return torch's view of a stream that other code made."""
+    make: Any = torch.cuda.ExternalStream
+    return make(handle)
