@@ -65,7 +65,10 @@ Profile = Annotated[
     ),
 ]
 Races = Annotated[
-    bool, typer.Option("--races", help="Look for races inside kernels, by --profile.")
+    bool,
+    typer.Option(
+        "--races/--no-races", help="Whether to look for races inside kernels."
+    ),
 ]
 Jobs = Annotated[int, typer.Option(help="Processes.", min=1)]
 Deadline = Annotated[float, typer.Option(help="Seconds that a case may take.")]
@@ -121,7 +124,7 @@ def check_command(
     seed: Seed = 0,
     schedule: Schedule = "",
     profile: Profile = "practice",
-    races: Races = False,
+    races: Races = True,
     jobs: Jobs = JOBS,
     deadline: Deadline = 300.0,
     budget: Budget = 2_000_000_000,
@@ -183,7 +186,7 @@ def record_command(
     seed: Seed = 0,
     schedule: Schedule = "",
     profile: Profile = "practice",
-    races: Races = False,
+    races: Races = True,
     jobs: Jobs = JOBS,
     deadline: Deadline = 300.0,
     budget: Budget = 2_000_000_000,
@@ -222,7 +225,7 @@ def emulate_command(
     seed: Seed = 0,
     schedule: Schedule = "",
     profile: Profile = "practice",
-    races: Races = False,
+    races: Races = True,
     sms: Annotated[int, typer.Option(help="Multiprocessors.")] = 4,
     explore: Annotated[
         list[str] | None,

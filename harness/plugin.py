@@ -60,6 +60,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="time that a launch on the virtual GPU may take",
     )
+    group.addoption(
+        "--sidestream-profile",
+        default="practice",
+        choices=("practice", "isa"),
+        help="what counts as ordered between accesses inside a kernel",
+    )
+    group.addoption(
+        "--sidestream-races",
+        action="store_true",
+        default=True,
+        help="look for races inside kernels, which is the default",
+    )
+    group.addoption(
+        "--sidestream-no-races",
+        dest="sidestream_races",
+        action="store_false",
+        help="do not look for races inside kernels",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -109,6 +127,9 @@ def device(request: pytest.FixtureRequest) -> Iterator[LiveDevice]:
             arch=option("--sidestream-arch"),
             seed=option("--sidestream-seed"),
             deadline=option("--sidestream-deadline"),
+            profile=option("--sidestream-profile")
+            if option("--sidestream-races")
+            else None,
         )
         with entered as made:
             yield made
@@ -146,6 +167,15 @@ def no_host_sync(
 ) -> Callable[[], AbstractContextManager[HostLog]]:
     """Requires in a `with` that the host reads, waits, makes and fills nothing."""
     return device.quiet
+
+
+@pytest.fixture
+def race_check(device: LiveDevice) -> Callable[..., AbstractContextManager[None]]:
+    """Requires in a `with` that launches have no race: `race_check("isa")`.
+
+    It looks for races with `--sidestream-no-races` too.
+    """
+    return device.raced
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ class CheckOutcome:
     status: str
     reason: str
     findings: tuple[Finding, ...] = ()
+    asked: bool = True
+    """Whether it counts that it was not run."""
 
 
 def passed(name: str, reason: str) -> CheckOutcome:
@@ -31,6 +33,11 @@ def passed(name: str, reason: str) -> CheckOutcome:
 def not_run(name: str, reason: str) -> CheckOutcome:
     """The check could not be made."""
     return CheckOutcome(name=name, status=NOT_RUN, reason=reason)
+
+
+def not_asked(name: str, reason: str) -> CheckOutcome:
+    """The check was not to be made, which leaves nothing open."""
+    return CheckOutcome(name=name, status=NOT_RUN, reason=reason, asked=False)
 
 
 def judged(name: str, findings: list[Finding], otherwise: str) -> CheckOutcome:

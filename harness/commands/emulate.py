@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sidestream.harness.checks import bounds, execution, races, scratch
-from sidestream.harness.checks.outcome import CheckOutcome, judged, not_run
+from sidestream.harness.checks.outcome import CheckOutcome, judged, not_asked, not_run
 from sidestream.harness.commands import console
 from sidestream.harness.commands.check import prepare_folder
 from sidestream.harness.device import explore
@@ -73,7 +73,7 @@ def run(
         findings=tuple(replace(f, replay=replay) for f in outcome.findings),
         incomplete=tuple(replace(i, scenario=folder.name) for i in outcome.incomplete),
     )
-    case = _case(outcome, folder.name, replay)
+    case = _case(outcome, folder.name, replay, raced=settings.races)
     report = Report(
         command=command,
         version=version(),
@@ -107,8 +107,8 @@ def _replay(folder: Path, ptx: Path | None, settings: Settings) -> str:
     words = ["sidestream emulate", str(folder)]
     if ptx is not None:
         words.append(f"--ptx {ptx}")
-    if settings.races:
-        words.append("--races")
+    if not settings.races:
+        words.append("--no-races")
     usual = Settings()
     for name in ("schedule", "seed", "profile", "sms", "budget", "deadline"):
         value = getattr(settings, name)
@@ -168,8 +168,8 @@ def _program(recorded: RecordedLaunch, path: Path) -> Program:
     return program
 
 
-def _case(outcome: Outcome, name: str, replay: str) -> Case:
-    checks = _checks(outcome)
+def _case(outcome: Outcome, name: str, replay: str, *, raced: bool) -> Case:
+    checks = _checks(outcome, raced=raced)
     verdict = Verdict.CLEAN
     if outcome.incomplete:
         verdict = Verdict.INCOMPLETE
@@ -190,7 +190,7 @@ def _case(outcome: Outcome, name: str, replay: str) -> Case:
     )
 
 
-def _checks(outcome: Outcome) -> list[CheckOutcome]:
+def _checks(outcome: Outcome, *, raced: bool) -> list[CheckOutcome]:
     """Sort findings by the check they belong to."""
     groups: dict[str, list[Finding]] = {
         name: [] for name in (execution.NAME, bounds.NAME, scratch.NAME, races.NAME)
@@ -209,6 +209,10 @@ def _checks(outcome: Outcome) -> list[CheckOutcome]:
         if not mine and not outcome.finished:
             why = outcome.incomplete[0].reason if outcome.incomplete else "a defect"
             checks.append(not_run(name, f"the launch did not end: {why}"))
+        elif name == races.NAME and not raced:
+            checks.append(not_asked(name, "switched off by --no-races"))
+        elif name == races.NAME and not mine and outcome.incomplete:
+            checks.append(not_run(name, outcome.incomplete[0].reason))
         else:
             checks.append(judged(name, mine, "the launch ran to its end"))
     return checks

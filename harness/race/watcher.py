@@ -217,7 +217,9 @@ class Watcher:
             len(self._notes),
         )
         if not self._watch:
-            raise MemoryError("the race detector does not fit")
+            raise MemoryError(
+                "the race detector does not fit: take fewer --sms, or --no-races"
+            )
         if self._digest:
             lib.race_keep_digest(self._watch)
         if self._dependent:

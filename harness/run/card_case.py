@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sidestream.harness.checks import cache, streams
-from sidestream.harness.checks.outcome import CheckOutcome, not_run
+from sidestream.harness.checks import cache, races, streams
+from sidestream.harness.checks.outcome import CheckOutcome, not_asked, not_run
 from sidestream.harness.cuda.host_sync import HostLog
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.drivers.protocol import Driver, PlansAhead, Prepared
@@ -18,8 +18,9 @@ from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.problem import other_totals, problem_of
 from sidestream.scenarios.case import build
 
-_NOT_SEEN = (streams.NAME,)
-"""Checks of what a card does not show: the streams of launches."""
+_NOT_SEEN = (streams.NAME, races.NAME)
+"""Checks of what a card does not show: the streams of launches, accesses."""
+_NO_ACCESSES = "a card does not tell who accesses what: --device vgpu"
 
 
 class CardRun(CaseRun):
@@ -53,6 +54,7 @@ class CardRun(CaseRun):
         log = HostLog(table=world.table, virtual=False)
         judged = self._execute(call, prepared, log, int(world.stream.cuda_stream))
         outcomes = [o for o in judged if o.name not in _NOT_SEEN]
+        outcomes.append(not_asked(races.NAME, _NO_ACCESSES))
         executed = _misses(driver)
         with self.phases.timed("check", "plans"):
             outcomes.append(

@@ -289,7 +289,7 @@ class CaseRun:
                     rows=self.rows,
                     kernel=kernel,
                 ),
-                *([races.check(base)] if self.settings.races else []),
+                races.check(base, asked=self.settings.races),
                 determinism.check(again, rows=self.rows, kernel=kernel),
                 host_sync.check(
                     log.events,
@@ -445,7 +445,9 @@ class CaseRun:
                 findings.setdefault(f.id, replace(f, **facts))
         incomplete = list(dict.fromkeys(self.incomplete))
         for outcome in outcomes:
-            if outcome.status == "not-run" and not incomplete and not findings:
+            if outcome.status != "not-run" or not outcome.asked:
+                continue
+            if not incomplete and not findings:
                 incomplete.append(
                     Incomplete(
                         reason=f"{outcome.name}: {outcome.reason}",

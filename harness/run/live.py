@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sidestream.harness.checks import races
 from sidestream.harness.cuda.host_sync import HostLog
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
@@ -30,19 +31,23 @@ class LiveDevice:
         activation: The chip and the compilations of this process.
         world: Its memory, and what torch is told.
         options: How launches are executed.
+        profile: Under which to look for races, or None not to.
         outcomes: What each launch showed, in order.
     """
 
     activation: Activation
     world: VirtualCuda
     options: Options
+    profile: str | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     _log: HostLog | None = None
 
     def launch(self, launch: Launch) -> None:
         """Execute a launch: what the capture calls."""
         with self._log.paused() if self._log else nullcontext():
-            self.outcomes.append(run_launch(launch, self.world.table, self.options))
+            self.outcomes.append(
+                run_launch(launch, self.world.table, self.options, profile=self.profile)
+            )
 
     def block(self, call: str, stream: int) -> None:
         """Note that compiled host code waits: what the capture calls."""
@@ -56,11 +61,7 @@ class LiveDevice:
 
     def complaints(self) -> list[str]:
         """Return a line for each defect, and for whatever could not be judged."""
-        lines = []
-        for finding in self.findings:
-            place = next((s for s in finding.sites if s.source or s.ptx_line), None)
-            where = place.source or f"PTX line {place.ptx_line}" if place else ""
-            lines.append(f"{finding.kind}: {finding.message} {where}".rstrip())
+        lines = [_line(finding) for finding in self.findings]
         for outcome in self.outcomes:
             for entry in outcome.incomplete:
                 lines.append(f"not judged: {entry.kernel}: {entry.reason}")
@@ -103,6 +104,34 @@ class LiveDevice:
         assert not lines, "\n".join(lines)
 
     @contextmanager
+    def raced(self, profile: str = "practice") -> Iterator[None]:
+        """Require that launches inside have no race, whatever else is watched.
+
+        Args:
+            profile: What counts as ordered: `practice` or `isa`.
+
+        Raises:
+            AssertionError: at the end: races, what could not be judged, or that
+                nothing was launched.
+        """
+        before, usual = len(self.outcomes), self.profile
+        self.profile = profile
+        try:
+            yield
+        finally:
+            self.profile = usual
+        seen = self.outcomes[before:]
+        assert seen, "nothing was launched inside"
+        lines = [
+            _line(finding)
+            for outcome in seen
+            for finding in outcome.findings
+            if races.is_race(finding)
+        ]
+        lines += [f"not judged: {i.reason}" for o in seen for i in o.incomplete]
+        assert not lines, "\n".join(lines)
+
+    @contextmanager
     def compiled(self) -> Iterator[None]:
         """Require that nothing is compiled inside.
 
@@ -115,14 +144,27 @@ class LiveDevice:
         assert not names, f"compiled inside: {', '.join(names)}"
 
 
+def _line(finding: Finding) -> str:
+    place = next((s for s in finding.sites if s.source or s.ptx_line), None)
+    where = place.source or f"PTX line {place.ptx_line}" if place else ""
+    return f"{finding.kind}: {finding.message} {where}".rstrip()
+
+
 @contextmanager
-def live(*, arch: str, seed: int = 0, deadline: float = 60.0) -> Iterator[LiveDevice]:
+def live(
+    *,
+    arch: str,
+    seed: int = 0,
+    deadline: float = 60.0,
+    profile: str | None = "practice",
+) -> Iterator[LiveDevice]:
     """Make a virtual GPU of `arch` the device that torch sees, for as long as entered.
 
     Args:
         arch: PTX target.
         seed: Of the schedule; 0 is round-robin.
         deadline: Seconds that a launch may take.
+        profile: Under which to look for races, or None not to.
 
     Raises:
         UsageError: an unknown target, or a process that is bound to another one.
@@ -135,6 +177,8 @@ def live(*, arch: str, seed: int = 0, deadline: float = 60.0) -> Iterator[LiveDe
             sms=activation.chip.sms,
             max_smem=activation.chip.smem_per_block,
         )
-        device = LiveDevice(activation=activation, world=world, options=options)
+        device = LiveDevice(
+            activation=activation, world=world, options=options, profile=profile
+        )
         with Capture(device.launch, device.block):
             yield device

@@ -41,7 +41,8 @@ class Settings:
         sms: Multiprocessors of the virtual GPU.
         budget: Warp instructions of one launch after which it is given up.
         deadline: Seconds of wall time a case may take.
-        races: Whether to look for races inside kernels, by `profile`.
+        races: Whether to look for races inside kernels, by `profile`, in the first
+            call of a case.
         launches: Folder to record every launch in, or None.
         stats: Whether the first call of a case runs with the cost model.
 
@@ -61,7 +62,7 @@ class Settings:
     deadline: float = 300.0
     launches: Path | None = None
     stats: bool = False
-    races: bool = False
+    races: bool = True
 
     def __post_init__(self) -> None:
         _choose("implementation", self.impl, tuple(KERNELS))

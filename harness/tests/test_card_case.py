@@ -123,8 +123,10 @@ def test_a_faithful_implementation_is_clean(outcome, name):
     assert case.verdict is Verdict.CLEAN, case.checks
     assert set(case.checks) == {
         *("parity", "execution", "bounds", "scratch", "determinism", "host-sync"),
-        "cache",
+        *("cache", "race"),
     }
+    assert case.checks["race"].status == "not-run"
+    assert "--device vgpu" in case.checks["race"].reason
     assert case.compiles == 1
 
 

@@ -41,9 +41,9 @@ def emulated(words, out):
 @pytest.mark.parametrize(
     "options",
     [
-        ("--races",),
+        (),
         ("--races", "--profile", "isa", "--seed", "3"),
-        ("--races", "--schedule", "pct:2:1", "--sms", "2"),
+        ("--schedule", "pct:2:1", "--sms", "2"),
     ],
 )
 def test_the_replay_command_shows_the_same_findings(tmp_path, launch, options):
@@ -58,6 +58,10 @@ def test_the_replay_command_shows_the_same_findings(tmp_path, launch, options):
     assert (again["profile"], again["seed"]) == (report["profile"], report["seed"])
 
 
-def test_races_are_looked_for_only_when_asked(tmp_path, launch):
-    status, report = emulated(("emulate", str(launch)), tmp_path / "out")
+def test_races_can_be_left_out(tmp_path, launch):
+    words = ("emulate", str(launch), "--no-races")
+    status, report = emulated(words, tmp_path / "out")
     assert (status, report["findings"]) == (0, [])
+    (case,) = report["cases"]
+    assert case["checks"]["race"] == "not-run: switched off by --no-races"
+    assert "--no-races" in case["replay"]

@@ -11,6 +11,7 @@ DEVICE = """
 import pytest, torch
 from sidestream.kernels.adapter import AttentionSpec, plan
 from sidestream.harness.dsl.capture import Capture
+from sidestream.harness.launch import Launch
 
 FACTS = dict(dtype="bfloat16", batch=2, heads_q=2, heads_kv=1, head_dim=64)
 FACTS |= dict(max_len_q=16, max_len_kv=16, causal="bottom_right")
@@ -61,6 +62,45 @@ def test_recompile(device, no_recompile):
 def test_pattern(poisoned):
     poisoned(16, "no such")
 
+LAST = '''.version 9.0
+.target sm_120a
+.address_size 64
+.visible .entry last(.param .u64 dst)
+{
+.reg .b32 %r<2>;
+.reg .b64 %rd<2>;
+ld.param.u64 %rd0, [dst];
+mov.u32 %r0, %ctaid.x;
+st.global.u32 [%rd0], %r0;
+ret;
+}
+'''
+
+def last(device, grid):
+    # Every CTA stores its number to the same word.
+    word = device.world.table.allocate(4, "word")
+    device.launch(
+        Launch(
+            kernel="last", ptx=LAST, grid=(grid, 1, 1), block=(1, 1, 1),
+            params=(word.va.to_bytes(8, "little"),),
+        )
+    )
+
+def test_race(device):
+    last(device, 2)
+
+def test_race_check(device, race_check):
+    with race_check():
+        last(device, 1)
+    with pytest.raises(AssertionError, match="gmem-race"):
+        with race_check("isa"):
+            last(device, 2)
+    device.outcomes.clear()
+
+def test_race_check_empty(device, race_check):
+    with race_check():
+        pass
+
 def test_after_all(device, poisoned):
     # What went wrong before is not held against a later test.
     call(poisoned)[1]()
@@ -72,6 +112,8 @@ WRONG = {
     "test_sync": "host-sync: Tensor.tolist",
     "test_recompile": "compiled inside: host_f",
     "test_pattern": "unknown scratch pattern",
+    "test_race": "gmem-race: st.global",
+    "test_race_check_empty": "nothing was launched inside",
 }
 
 
@@ -84,11 +126,19 @@ def test_fixtures_pass_what_is_right_and_fail_what_is_wrong(pytester):
         how, _, rest = line.partition(" ")
         if how in ("PASSED", "FAILED", "ERROR") and "::" in rest:
             told.setdefault(rest.split("::")[1].split()[0], set()).add(how)
-    for name in ("test_right", "test_after_all"):
+    for name in ("test_right", "test_race_check", "test_after_all"):
         assert told[name] == {"PASSED"}, text
     for name, words in WRONG.items():
         assert told[name] & {"FAILED", "ERROR"}, (name, text)
         assert words in text
+
+
+def test_looking_for_them_can_be_switched_off(pytester):
+    pytester.makepyfile(DEVICE)
+    chosen = ("-k", "test_race", "--sidestream-no-races")
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", *chosen)
+    done.assert_outcomes(passed=2, failed=1, deselected=7)
+    done.stdout.fnmatch_lines("*nothing was launched inside*")
 
 
 @pytest.fixture

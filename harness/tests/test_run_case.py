@@ -45,7 +45,7 @@ def test_the_right_answer_is_clean_and_every_check_ran():
     assert set(statuses.values()) == {"passed"}
     assert set(statuses) == {
         *("parity", "execution", "bounds", "scratch", "determinism"),
-        *("host-sync", "stream", "cache"),
+        *("host-sync", "stream", "cache", "race"),
     }
     assert outcome.case.verdict is Verdict.CLEAN
     assert outcome.case.launches == 2
@@ -259,6 +259,7 @@ ret;
         (OtherStream, {"stream-race"}, "stream", "on stream 0x0"),
         (Raises, {"contract"}, "execution", "no such call"),
         (Races, {"nondeterminism", "parity"}, "determinism", "another schedule"),
+        (Races, {"gmem-race"}, "race", "nothing orders them"),
     ],
 )
 def test_a_mutant_is_caught_by_its_check(make, kinds, check, words):
@@ -288,6 +289,16 @@ def test_what_the_host_does_during_execute_is_caught(make, kind, operation):
     assert operation in found[0].message
     assert outcome.case.checks["host-sync"].status == "failed"
     assert "test_run_case.py" in (found[0].sites[0].source or "")
+
+
+def test_without_the_race_check_the_rest_is_judged():
+    outcome = outcome_of(Races, races=False)
+    assert "gmem-race" not in {f.kind for f in outcome.findings}
+    assert outcome.case.checks["determinism"].status == "failed"
+    clean = outcome_of(races=False)
+    assert clean.case.checks["race"].status == "not-run"
+    assert "--no-races" in clean.case.checks["race"].reason
+    assert clean.case.verdict is Verdict.CLEAN
 
 
 # What cannot be judged.
