@@ -6,6 +6,8 @@ barrier.cluster. Where the text leaves a qualifier out, the default of its secti
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -78,21 +80,39 @@ def _fence(ins: ir.Instruction) -> int:
 
 
 def notes_of(program: Program) -> NDArray[np.void]:
-    """Return a `NOTE_DTYPE` row for each bytecode row of a program."""
-    notes = np.zeros(len(program.code), NOTE_DTYPE)
-    known: dict[int, tuple[int, int, int]] = {}
-    for row, index in enumerate(program.origin.tolist()):
-        if index < 0:
-            continue
-        if index not in known:
-            ins = program.function.instructions[index]
-            sem = ins.mods.get("sem")
-            number = _SEMS[sem] if sem else _default(ins.op, _DEFAULT_SEM) or WEAK
-            scope = ins.mods.get("scope") or _default(ins.op, _DEFAULT_SCOPE) or ""
-            if sem in ("volatile", "mmio"):
-                scope = "sys"
-            known[index] = (int(number), _SCOPES[str(scope)], _fence(ins))
-        operation = program.function.instructions[index].op
-        notes[row]["red"] = operation.split(".")[0] == "red"
-        notes[row]["sem"], notes[row]["scope"], notes[row]["fence"] = known[index]
+    """Return a `NOTE_DTYPE` row for each bytecode row, which the caller owns."""
+    key = id(program)
+    kept = _KEPT.get(key)
+    if kept is None or kept[0]() is not program:
+        alive = weakref.ref(program, lambda _: _KEPT.pop(key, None))
+        kept = _KEPT[key] = (alive, _notes(program))
+    return kept[1].copy()
+
+
+_KEPT: dict[int, tuple[weakref.ref[Program], NDArray[np.void]]] = {}
+"""By identity: a program is launched more than once, and it does not change."""
+
+
+def _notes(program: Program) -> NDArray[np.void]:
+    known: dict[tuple[object, ...], tuple[int, ...]] = {}
+    told = []
+    for ins in program.function.instructions:
+        said = tuple(ins.mods.get(n) for n in ("sem", "scope", "proxy", "space"))
+        if (ins.op, *said) not in known:
+            known[ins.op, *said] = _note(ins)
+        told.append(known[ins.op, *said])
+    nothing = (0,) * len(NOTE_DTYPE.fields or ())
+    told.append(nothing)  # for an index of -1: a row of no instruction
+    notes: NDArray[np.void] = np.array(told, NOTE_DTYPE)[program.origin]
     return notes
+
+
+def _note(ins: ir.Instruction) -> tuple[int, ...]:
+    """Return the fields of a note in their order."""
+    sem = ins.mods.get("sem")
+    number = _SEMS[sem] if sem else _default(ins.op, _DEFAULT_SEM) or WEAK
+    scope = ins.mods.get("scope") or _default(ins.op, _DEFAULT_SCOPE) or ""
+    if sem in ("volatile", "mmio"):
+        scope = "sys"
+    red = ins.op.split(".")[0] == "red"
+    return int(number), _SCOPES[str(scope)], _fence(ins), 0, int(red)

@@ -132,7 +132,7 @@ def library() -> ctypes.CDLL:
         getattr(lib, name).argtypes = [ctypes.c_void_p]
     lib.race_count.restype = ctypes.c_uint32
     lib.race_count.argtypes = [ctypes.c_void_p]
-    for name in ("race_lost", "race_digest"):
+    for name in ("race_lost", "race_digest", "race_touched"):
         getattr(lib, name).restype = ctypes.c_uint64
         getattr(lib, name).argtypes = [ctypes.c_void_p]
     lib.race_relaxed.restype = ctypes.c_uint64
@@ -245,6 +245,12 @@ class Watcher:
         """Accesses and races that could not be kept: not 0 means incomplete."""
         lib = library()
         return int(lib.race_lost(lib.race_detector(self._watch)))
+
+    @property
+    def touched(self) -> int:
+        """Bytes of memory that were accessed, in steps of a shadow cell."""
+        lib = library()
+        return int(lib.race_touched(lib.race_detector(self._watch)))
 
     def races(self) -> tuple[Race, ...]:
         """The races found, one for each pair of places in the code."""

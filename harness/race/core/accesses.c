@@ -108,11 +108,22 @@ static Accessor by_lane(Detector *d, u32 slot, u32 warp, u32 pc, u32 lane, u32 s
   return a;
 }
 
+/* Ask for the cells of all lanes before the first one is looked at. */
+static void fetch(const Detector *d, u32 memory, u32 lanes, const u64 *at) {
+  for (u32 left = lanes; left; left &= left - 1) {
+    u64 from = at[__builtin_ctz(left)];
+    const Block *b = &d->cta[memory].smem[from / BLOCK_BYTES];
+    if (from / BLOCK_BYTES < d->smem_blocks && b->cell)
+      __builtin_prefetch(&b->cell[from % BLOCK_BYTES / CELL_BYTES]);
+  }
+}
+
 /* Neighbouring lanes at the very same bytes are one reader. */
 static void by_lanes(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 space,
                      u32 memory, const u64 *at, u32 size, u32 flags, u32 scope) {
   WarpAgent *w = &d->cta[slot].warp[warp];
   Accessor a = by_lane(d, slot, warp, pc, (u32)__builtin_ctz(lanes), space, flags, scope);
+  if (space == RACE_SHARED) fetch(d, memory, lanes, at);
   for (u32 left = lanes; left;) {
     u32 lane = (u32)__builtin_ctz(left);
     left &= left - 1;
@@ -269,4 +280,25 @@ void detector_warp_tensor(Detector *d, u32 slot, u32 warp, u32 pc, u32 kind, u32
   tensor(d, &a, slot, lane, lanes, column, columns);
   if (kind == PIPE_LOAD && d->profile == PROFILE_PRACTICE)
     detector_tensor_wait(d, slot, warp, PIPE_LOAD);
+}
+
+/* --- what it costs ------------------------------------------------------------------ */
+static u64 touched(const Block *b, u64 n) {
+  u64 cells = 0;
+  for (u64 k = 0; b && k < n; k++) cells += (u64)__builtin_popcountll(b[k].touched);
+  return cells;
+}
+
+/* Bytes of cells that were accessed: shared memory by slot, tensor memory, global. */
+u64 race_touched(const Detector *d) {
+  u64 bytes = 0;
+  for (u32 s = 0; s < d->n_slots; s++) {
+    const CtaAgent *c = &d->cta[s];
+    bytes += CELL_BYTES * touched(c->smem, d->smem_blocks);
+    bytes += 4 * TMEM_CELL_LANES * touched(c->tmem, TMEM_COLUMNS / BLOCK_COLUMNS);
+  }
+  for (u32 k = 0; d->page && k < d->cap_pages; k++)
+    for (const Page *p = d->page[k]; p; p = p->next)
+      bytes += CELL_BYTES * touched(p->block, PAGE_BLOCKS);
+  return bytes;
 }

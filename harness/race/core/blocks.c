@@ -70,6 +70,7 @@ static Cell *own(Detector *d, Block *b, u32 at) {
 
 void block_part(Detector *d, Block *b, Accessor *a, u32 at, u32 bytes) {
   Cell *cell = own(d, b, at);
+  b->touched |= 1ull << at;
   if (cell) shadow_access(d, cell, a, bytes);
   else d->lost++;
 }
@@ -84,6 +85,7 @@ static int alone(const Cell *c, const Accessor *a) {
 }
 
 void block_access(Detector *d, Block *b, Accessor *a, u64 first, u64 cells) {
+  b->touched |= cells;
   for (u64 left = cells & b->fine; left; left &= left - 1) {
     u32 at = (u32)__builtin_ctzll(left);
     a->address = address_of(a, first, at);

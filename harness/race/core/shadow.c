@@ -79,6 +79,8 @@ static u32 judge(Detector *d, const Accessor *a, const Entry *e, u32 bytes, int 
 /* Judge; whether the access stands for the entry from now on. */
 static inline int stands(Detector *d, const Accessor *a, const Entry *e, u32 bytes) {
   if (a->space != RACE_GLOBAL && e->clock < detector_born(d, e->comp)) return 1;
+  u32 writes = (entry_flags(e) | entry_flags(&a->entry)) & ENTRY_WRITE;
+  if (!writes && e->comp != a->entry.comp) return 0; /* not worth to look for an order */
   int conflict;
   u32 verdict = judge(d, a, e, bytes, &conflict);
   if (conflict && verdict) detector_report(d, a, e, verdict);

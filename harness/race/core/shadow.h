@@ -62,7 +62,8 @@ typedef struct Span {
 enum { BLOCK_CELLS = 64, BLOCK_SPANS = 6, BLOCK_BYTES = BLOCK_CELLS * CELL_BYTES,
        BLOCK_COLUMNS = BLOCK_CELLS / TMEM_CELLS_COLUMN };
 typedef struct Block {
-  u64 fine;   /* cells with entries of their own */
+  u64 touched; /* cells that were ever accessed */
+  u64 fine;    /* cells with entries of their own */
   Cell *cell; /* BLOCK_CELLS, or NULL: no cell ever had */
   Span *more; /* all spans, once `span` has no room; of `capacity` */
   u32 n, capacity;
