@@ -43,8 +43,8 @@ SEEDS = 20
 
 KNOWN = {
     # The correction warps read O back from shared memory; one elected lane of each then
-    # lets Q of the next tile be loaded over it (pipeline_load_epi.producer_commit), with
-    # no bar.warp.sync behind the reads of the other lanes.
+    # lets Q of the next tile be loaded over it (pipeline_load_epi.producer_commit):
+    # there is no bar.warp.sync behind the reads of the other lanes.
     "splits-d128": (
         "smem-race",
         ("flash_fwd_sm100.py:3288", "flash_fwd_sm100.py:3441"),
