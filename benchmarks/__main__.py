@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import cases, cost, instructions
+from benchmarks import cases, cost, instructions, races
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument(
@@ -18,10 +18,15 @@ parser.add_argument(
     choices=cost.KERNELS,
     help="with --cost: only this target; repeatable",
 )
+parser.add_argument(
+    "--races", action="store_true", help="only what looking for races costs"
+)
 chosen = parser.parse_args()
 if chosen.cost:
     for arch in chosen.arch or cost.KERNELS:
         cost.show(arch, list(cost.measure(arch)))
+elif chosen.races:
+    races.show(races.measure())
 else:
     print("## Instruction families\n")
     instructions.show(instructions.measure())
@@ -29,3 +34,5 @@ else:
     cases.show(cases.measure())
     print("\n## First build of the core, and start-up with warm caches\n")
     cases.show_start(cases.start())
+    print("\n## Looking for races\n")
+    races.show(races.measure())
