@@ -26,13 +26,21 @@ RULES = {
     "P3": f"{_COPY}: Asynchronous copy, Completion Mechanisms",
     "P4": f"{_COPY}: cp.async.bulk.wait_group",
     "P7": f"{_SYNC}: membar, fence; tensormap.cp_fenceproxy",
+    "T2": f"{_TENSOR}: Pipelined tcgen05 Instructions",
     "T4": f"{_TENSOR}: tcgen05.commit",
     "T5": f"{_TENSOR}: tcgen05.wait",
+    "T6": f"{_TENSOR}: tcgen05.fence",
 }
 """Titles of PTX ISA sections, by the rule that a race breaks."""
+_PIPELINE = (
+    "the same accumulator, shape and kind; or a tcgen05.commit or "
+    "tcgen05.fence::before_thread_sync of the thread between the two"
+)
 _BARRIER = "a barrier, or a release and an acquire, between the two"
 _MISSING = {
     "behind-proxy": "no proxy fence lies between them",
+    "tensor-unsent": "no tcgen05.fence::before_thread_sync follows the first one",
+    "tensor-unreceived": "no tcgen05.fence::after_thread_sync precedes the second one",
     "map-unreleased": "no releasing proxy fence follows the change",
     "map-unacquired": "no acquiring proxy fence of this map precedes the use",
     "map-unscoped": "the scope of a proxy fence leaves the other's thread out",
@@ -50,6 +58,16 @@ _MAP_FENCES = {
     "map-unscoped": (
         "scopes of the releasing and of the acquiring proxy fence that include the "
         "other thread: .gpu across clusters, .cluster across CTAs"
+    ),
+}
+_TENSOR_FENCES = {
+    "tensor-unsent": (
+        "tcgen05.fence::before_thread_sync by the thread of the first operation, "
+        "behind it and before the hand-over"
+    ),
+    "tensor-unreceived": (
+        "tcgen05.fence::after_thread_sync by the thread of the second operation, "
+        "behind the wait and before it"
     ),
 }
 _KINDS = {"shared": "smem-race", "global": "gmem-race", "tensor": "tmem-race"}
@@ -144,6 +162,8 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
             f"fence.proxy.async.{space} after the generic access, before the thread "
             "that starts the asynchronous operation is let go on"
         )
+    if race.verdict in _TENSOR_FENCES:
+        return "T6", _TENSOR_FENCES[race.verdict]
     if race.verdict in _MAP_FENCES:
         return "P7", _MAP_FENCES[race.verdict]
     if race.verdict == "unscoped":
@@ -153,6 +173,9 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
         return "M8", "a barrier between the initialisation and every other use"
     if race.over:
         over = earlier if race.over == "earlier" else later
+        pair = [program.instruction(side.pc) for side in (earlier, later)]
+        if all(ins and ins.op.startswith("tcgen05.mma") for ins in pair):
+            return "T2", _PIPELINE
         return _completion(program.instruction(over.pc), over, race.space)
     if earlier.warp is not None and (earlier.cta, earlier.warp) == (
         later.cta,

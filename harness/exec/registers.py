@@ -39,6 +39,21 @@ def _registers(operand: ir.Operand) -> Iterator[ir.Register]:
                 yield from _registers(coord)
 
 
+def registers_of(ins: ir.Instruction, name: str) -> Iterator[ir.Register]:
+    """Registers in an argument of an instruction; none without the argument."""
+    if name in ins.args:
+        yield from _registers(ins.args[name])
+
+
+def reads(ins: ir.Instruction) -> Iterator[ir.Register]:
+    """Registers whose value an instruction needs, its guard included."""
+    for name, operand in ins.args.items():
+        if name not in _DESTINATIONS or isinstance(operand, ir.Address):
+            yield from _registers(operand)
+    if ins.guard is not None:
+        yield ins.guard
+
+
 def _uses(ins: ir.Instruction) -> tuple[int, int]:
     """Bit sets of registers read and of registers surely overwritten.
 

@@ -9,15 +9,18 @@ before every instruction that may come to such a register with the load still pe
 
 Registers share rows (`registers.share_rows`), so that it is rows that count, and a
 write counts like a read: it must not be overwritten by a load that lands later.
+
+The rows also tell where a register of a load is read for the first time: from there on
+the load is over on the chip, whether or not anyone waited for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from sidestream.harness.exec.lower.builder import Ref, Row
-from sidestream.harness.exec.registers import blocks_of, successors
+from sidestream.harness.exec.registers import blocks_of, reads, registers_of, successors
 from sidestream.harness.ptx import ir
 
 OPERATION = "tcgen05.scoreboard"
@@ -96,8 +99,63 @@ def _loads_of(
     )
 
 
-def _pending(function: ir.Function, loads: _Loads) -> list[int]:
-    """Per instruction, the loads that may be in flight when it is reached."""
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """Registers that loads give, a bit for each register of each load."""
+
+    of_load: dict[int, int]
+    """Bits of a load, by its instruction's index."""
+    read: tuple[int, ...]
+    """Per instruction, bits of the registers it reads."""
+    written: tuple[int, ...]
+    """Per instruction, bits of the registers that it surely gives another value."""
+    cleared: frozenset[int]
+
+    def loads(self, unread: int, index: int) -> list[int]:
+        """Loads of which instruction `index` reads a register that nothing read yet."""
+        hit = unread & self.read[index]
+        return [k for k, bits in self.of_load.items() if bits & hit] if hit else []
+
+    def after(self, unread: int, index: int) -> int:
+        """Registers that may hold what a load gave, when none of it has been read."""
+        if index in self.cleared:
+            return 0
+        for k in self.loads(unread, index):
+            unread &= ~self.of_load[k]
+        return unread & ~self.written[index] | self.of_load.get(index, 0)
+
+
+def _reads_of(function: ir.Function, loads: _Loads) -> _Reads:
+    of_load: dict[int, int] = {}
+    given: dict[int, int] = {}
+    bit = 1
+    for index in loads.numbers:
+        for name in ("d", "t"):
+            for register in registers_of(function.instructions[index], name):
+                given[register.id] = given.get(register.id, 0) | bit
+                of_load[index] = of_load.get(index, 0) | bit
+                bit <<= 1
+    read, written = [], []
+    for ins in function.instructions:
+        bits = 0
+        for register in reads(ins):
+            bits |= given.get(register.id, 0)
+        read.append(bits if ins.index not in loads.numbers else 0)
+        bits = 0
+        for name in ("d", "t", "p", "q") if ins.guard is None else ():
+            for register in registers_of(ins, name):
+                bits |= given.get(register.id, 0)
+        written.append(bits)
+    return _Reads(
+        of_load=of_load,
+        read=tuple(read),
+        written=tuple(written),
+        cleared=loads.cleared,
+    )
+
+
+def _before(function: ir.Function, after: Callable[[int, int], int]) -> list[int]:
+    """Per instruction, the loads that may be in a state when it is reached."""
     blocks = blocks_of(function)
     number = {begin: k for k, (begin, _) in enumerate(blocks)}
     at = [0] * len(blocks)
@@ -107,7 +165,7 @@ def _pending(function: ir.Function, loads: _Loads) -> list[int]:
         begin, end = blocks[k]
         state = at[k]
         for index in range(begin, end):
-            state = loads.after(state, index)
+            state = after(state, index)
         for target in successors(function, end - 1):
             successor = number.get(target)
             if successor is not None and state & ~at[successor]:
@@ -118,7 +176,7 @@ def _pending(function: ir.Function, loads: _Loads) -> list[int]:
         state = entry
         for index in range(begin, end):
             before[index] = state
-            state = loads.after(state, index)
+            state = after(state, index)
     return before
 
 
@@ -142,19 +200,31 @@ def guard_loads(
     by_bit = {bit: index for index, bit in loads.numbers.items()}
     out: list[Row] = []
     begins: list[int] = []
-    for index, pending in enumerate(_pending(function, loads)):
+    pending = _before(function, loads.after)
+    first = _reads_of(function, loads)
+    unread = _before(function, first.after)
+    for index in range(len(function.instructions)):
         begins.append(len(out))
-        needed = loads.waits(pending, index)
-        if needed and index not in loads.cleared:
-            bits = [b for b in range(needed.bit_length()) if needed >> b & 1]
-            out.append(_row(index, [by_bit[b] for b in bits]))
+        if index not in loads.cleared:
+            read = first.loads(unread[index], index)
+            needed = _bits(loads.waits(pending[index], index))
+            awaited = [*read, *(by_bit[b] for b in needed if by_bit[b] not in read)]
+            if awaited:
+                out.append(_row(index, awaited, len(read)))
         out += rows[start[index] : start[index + 1]]
     begins.append(len(out))
     return out + rows[start[-1] :], begins
 
 
-def _row(index: int, awaited: Sequence[int]) -> Row:
-    """A row that waits for the loads issued by instructions `awaited`."""
+def _bits(mask: int) -> list[int]:
+    return [b for b in range(mask.bit_length()) if mask >> b & 1]
+
+
+def _row(index: int, awaited: Sequence[int], read: int) -> Row:
+    """A row that waits for the loads issued by instructions `awaited`.
+
+    Of the first `read` of them the instruction reads a register, the first time.
+    """
     return Row(
         op=OPERATION,
         pc_of=index,
@@ -166,5 +236,5 @@ def _row(index: int, awaited: Sequence[int]) -> Row:
         c=None,
         x=(0, 0, 0, 0),
         ext=tuple(awaited),
-        imm=0,
+        imm=read,
     )

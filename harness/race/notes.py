@@ -32,7 +32,7 @@ _SEMS = {
 }
 _SCOPES = {"": 0, "cta": 1, "cluster": 2, "gpu": 3, "sys": 4}
 _NO_FENCE, _MEMORY, _ASYNC, _ASYNC_SHARED, _ASYNC_GLOBAL, _TENSOR_BEFORE = range(6)
-_INIT, _MAP_RELEASE, _MAP_ACQUIRE, _MAP_COPY = range(6, 10)
+_INIT, _MAP_RELEASE, _MAP_ACQUIRE, _MAP_COPY, _TENSOR_AFTER = range(6, 11)
 
 _DEFAULT_SEM = {
     "mbarrier.arrive": RELEASE,
@@ -72,6 +72,8 @@ def _fence(ins: ir.Instruction) -> int:
         return _ASYNC_SHARED if space else _ASYNC
     if ins.op == "tcgen05.fence::before_thread_sync":
         return _TENSOR_BEFORE
+    if ins.op == "tcgen05.fence::after_thread_sync":
+        return _TENSOR_AFTER
     if ins.op == "tensormap.cp_fenceproxy":
         return _MAP_COPY
     if ins.op == "fence.mbarrier_init":

@@ -63,19 +63,6 @@ UNMODELLED: tuple[Unmodelled, ...] = (
         what="a fence of one direction for the memory of one state space",
         when=lambda ins: "sync_restrict" in ins.mods,
     ),
-    Unmodelled(
-        ops=("tcgen05.mma", "tcgen05.mma.ws"),
-        what="that only multiplications into one accumulator follow each other",
-        profiles=("isa",),
-    ),
-    Unmodelled(
-        ops=(
-            *("tcgen05.mma", "tcgen05.mma.ws", "tcgen05.cp", "tcgen05.shift"),
-            *("tcgen05.ld", "tcgen05.ld.red", "tcgen05.st"),
-        ),
-        what="the need for tcgen05.fence other than at a relaxed arrival",
-        profiles=("isa",),
-    ),
 )
 """Take a row out once the detector models it; `MODELLED` has its operations by then."""
 

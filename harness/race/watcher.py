@@ -19,12 +19,16 @@ from sidestream.harness.race.notes import notes_of
 ANY_LANE = 32
 """Lane number of an access that several lanes made to the same bytes."""
 
-RELAXED = ("peer-arrive", "read-proxy", "tensor-handoff")
+RELAXED = (
+    *("peer-arrive", "read-proxy", "tensor-handoff", "tensor-issue-order"),
+    "load-scoreboard",
+)
 """Relaxations of the practice profile, as `enum Relaxation` of `core/detector.h`."""
 
 _SPACES = ("", "shared", "global", "tensor")
 _VERDICTS = (
     *("", "unordered", "behind-proxy", "unscoped"),
+    *("tensor-unsent", "tensor-unreceived"),
     *("map-unreleased", "map-unacquired", "map-unscoped"),
 )
 _ENGINES, _PIPES = 48, 3
@@ -84,8 +88,10 @@ class Race:
         space: `shared`, `global` or `tensor`.
         verdict: `unordered`; `behind-proxy`: ordered, but without the proxy fence;
             `unscoped`: both strong, with scopes that do not include each other;
-            `map-unreleased`, `map-unacquired`, `map-unscoped`: a tensor map was written
-            before its use, without one of its proxy fences, or with too narrow ones.
+            `tensor-unsent`, `tensor-unreceived`: ordered, but without the earlier or
+            the later thread's tcgen05.fence; `map-unreleased`, `map-unacquired`,
+            `map-unscoped`: a tensor map was written before its use, without one of its
+            proxy fences, or with too narrow ones.
         earlier: The access that happened first in this run.
         later: The other one.
         address: Of the word they share.

@@ -332,6 +332,16 @@ OVER:"""
 
 def waits_of(text):
     """PTX line (of the body) -> lines of the loads that it waits for."""
+    return {line: set(loads) for line, (loads, _) in rows_of(text).items()}
+
+
+def reads_of(text):
+    """The same of the loads of which a register is read there for the first time."""
+    each = rows_of(text).items()
+    return {line: set(loads[:count]) for line, (loads, count) in each if count}
+
+
+def rows_of(text):
     head = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k()\n{\n"
     function = decode(parse(head + text + "\nret;\n}\n"))
     program = lower(function)
@@ -343,8 +353,8 @@ def waits_of(text):
         if names[int(row["op"])] == "tcgen05.scoreboard":
             ext = program.ext[row["ext"] : row["ext"] + row["n_ext"]]
             line = program.instruction(pc).line - first
-            loads = {function.instructions[k].line - first for k in ext}
-            found[line] = loads
+            loads = [function.instructions[k].line - first for k in ext]
+            found[line] = loads, int(row["imm"])
             assert int(row["guard"]) < -(2**30)  # never switched off
     return found
 
@@ -378,8 +388,21 @@ def test_a_read_waits_once():
 
 
 def test_a_write_waits_too():
-    text = lines(DECLARE, LD0, "mov.u32 %r1, 5;", "add.u32 %r5, %r2, %r1;")
+    text = lines(DECLARE, LD0, "mov.u32 %r1, 5;", "mov.u32 %r2, 5;")
+    text = lines(text, "add.u32 %r5, %r2, %r1;")
     assert waits_of(text) == {2: {1}}
+    assert reads_of(text) == {}
+
+
+def test_the_first_read_is_told_behind_a_write_that_waited():
+    text = lines(DECLARE, LD0, "mov.u32 %r1, 5;", "add.u32 %r5, %r2, %r1;")
+    assert waits_of(text) == {2: {1}, 3: {1}}
+    assert reads_of(text) == {3: {1}}
+
+
+def test_a_register_given_anew_is_no_read_of_the_load():
+    text = lines(DECLARE, LD0, LD0, "add.u32 %r5, %r2, 1;", "add.u32 %r5, %r2, 1;")
+    assert reads_of(text) == {3: {2}}
 
 
 def test_a_load_over_a_load_waits_for_it():

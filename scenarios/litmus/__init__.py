@@ -20,6 +20,7 @@ from sidestream.scenarios.litmus import (
     tensor_core,
     tensor_map,
     tensor_memory,
+    tensor_order,
     thread_copy,
     warp_sync,
 )
@@ -36,6 +37,7 @@ _FILES = (
     thread_copy,
     tensor_memory,
     tensor_core,
+    tensor_order,
     cluster,
     global_memory,
     tensor_allocation,

@@ -67,6 +67,7 @@ _FILL = f"""setp.gt.u32 %turn, %warp, 3;
 mov.u32 %r2, 0;
 tcgen05.st.sync.aligned.32x32b.x32.b32 [%tq], {{{", ".join(["%r2"] * 32)}}};
 tcgen05.wait::st.sync.aligned;
+tcgen05.fence::before_thread_sync;
 FILLED:
 """
 _JOIN = "barrier.cluster.arrive;\nbarrier.cluster.wait;\n"
@@ -132,6 +133,7 @@ def _prologue(twin: Twin) -> str:
         text += "ld.shared.b32 %tm, [%slot];\nand.b32 %tq, %warp, 3;\n"
         text += "shl.b32 %tq, %tq, 21;\nadd.u32 %tq, %tq, %tm;\n" + _FILL
         text += _JOIN if twin.cluster > 1 else "bar.sync 0;\n"
+        text += "tcgen05.fence::after_thread_sync;\n"
     return text + twin.setup
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.litmus.statements import TMEM_STORE, WAIT_STORE
-from sidestream.scenarios.litmus.twin import Twin, fault, smem
+from sidestream.scenarios.litmus.statements import TMEM_STORE, WAIT_STORE, lead, until
+from sidestream.scenarios.litmus.twin import Twin, fault, smem, tmem
 
 _TITLE = "TensorCore 5th Generation Instructions: Allocation and Management"
 _ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32"
@@ -38,6 +38,7 @@ def _one(name: str, body: str, op: str, broken: str, kind: str, site: str) -> Tw
     )
 
 
+_BAR = "bar.sync 1, 64;\n"
 _AGAIN = "ld.shared.b32 %r3, [%slot+4];\n"
 
 TWINS = (
@@ -124,6 +125,28 @@ TWINS = (
         "32",
         "out-of-bounds",
         _ST,
+    ),
+    Twin(
+        name="given_back_behind_another_warps_store",
+        rule="T11",
+        title=_TITLE,
+        warps=(
+            _take()
+            + _BAR
+            + until("ld.acquire.cta.shared.b32 %r1, [%slot+4];")
+            + _KNOW
+            + _give(),
+            *("", "", ""),
+            _BAR
+            + _KNOW
+            + TMEM_STORE
+            + WAIT_STORE
+            + "bar.warp.sync -1;\n"
+            + lead("st.<op>.cta.shared.b32 [%slot+4], 1;\n"),
+        ),
+        op="release",
+        broken="relaxed",
+        found=tmem(_ST, _DEALLOC),
     ),
     Twin(
         name="address_is_read_behind_a_barrier",

@@ -196,7 +196,13 @@ TWINS = (
         name="loaded_accumulator",
         rule="T5",
         title=_WAIT,
-        warps=(TMEM_LOAD + "<op>" + lead(mma() + commit()) + wait() + WAIT_LOAD,),
+        warps=(
+            TMEM_LOAD
+            + "add.u32 %r3, %r2, 1;\n<op>"
+            + lead(mma() + commit())
+            + wait()
+            + WAIT_LOAD,
+        ),
         bars=(1,),
         tensor=32,
         op=WAIT_LOAD,

@@ -17,6 +17,9 @@ _WAIT = "TensorCore 5th Generation Instructions: tcgen05.wait"
 _ASYNC = "TensorCore 5th Generation Instructions: Asynchronous Operations"
 _OTHERS = "Non-pipelined instructions, different thread"
 _FENCE = "TensorCore 5th Generation Instructions: tcgen05.fence"
+_REGISTERS = "Register dependencies, same thread"
+_USE = "add.u32 %r3, %r2, 1;\n"
+_FRESH = TMEM_STORE.replace("%r2", "%r5")
 _LANES = "TensorCore 5th Generation Instructions: Access restrictions"
 _LD, _ST = (
     "tcgen05.ld.sync.aligned.32x32b.x1.b32",
@@ -24,6 +27,10 @@ _LD, _ST = (
 )
 _BAR = "bar.sync 1, 64;\n"
 _RELAXED = "mbarrier.arrive.relaxed.cta.shared.b64 _, [%bar];\n"
+
+
+_READ = TMEM_LOAD + _USE
+"""A load whose register is used."""
 
 
 def _two(first: str, second: str) -> tuple[str, ...]:
@@ -64,7 +71,7 @@ TWINS = (
         name="load_wait_store",
         rule="T5",
         title=_WAIT,
-        warps=(TMEM_LOAD + "<op>" + TMEM_STORE + WAIT_STORE,),
+        warps=(_READ + "<op>" + TMEM_STORE + WAIT_STORE,),
         tensor=32,
         op=WAIT_LOAD,
         found=tmem(_LD, _ST, "T5"),
@@ -75,7 +82,8 @@ TWINS = (
         rule="T7",
         title=_OTHERS,
         warps=_two(
-            TMEM_STORE + "<op>" + BEFORE + _BAR, _BAR + AFTER + TMEM_LOAD + WAIT_LOAD
+            TMEM_STORE + "<op>" + BEFORE + _BAR + WAIT_STORE,
+            _BAR + AFTER + TMEM_LOAD + WAIT_LOAD,
         ),
         tensor=32,
         op=WAIT_STORE,
@@ -98,7 +106,7 @@ TWINS = (
         rule="T7",
         title=_OTHERS,
         warps=_two(
-            TMEM_LOAD + "<op>" + BEFORE + _BAR, _BAR + AFTER + TMEM_STORE + WAIT_STORE
+            _READ + "<op>" + BEFORE + _BAR, _BAR + AFTER + TMEM_STORE + WAIT_STORE
         ),
         tensor=32,
         op=WAIT_LOAD,
@@ -110,7 +118,7 @@ TWINS = (
         rule="T7",
         title=_OTHERS,
         warps=_two(
-            "<op>mbarrier.arrive.shared.b64 _, [%bar];\n" + WAIT_STORE,
+            "<op>" + BEFORE + "mbarrier.arrive.shared.b64 _, [%bar];\n" + WAIT_STORE,
             wait() + AFTER + TMEM_LOAD + WAIT_LOAD,
         ),
         bars=(32,),
@@ -130,8 +138,68 @@ TWINS = (
         bars=(32,),
         tensor=32,
         op=BEFORE,
-        found=tmem(_ST, _LD),
+        found=tmem(_ST, _LD, "T6"),
         broken_in=("isa",),
+    ),
+    Twin(
+        name="registers_are_used_before_the_memory_is",
+        rule="T8",
+        title=_REGISTERS,
+        warps=(TMEM_LOAD + "<op>" + _FRESH + WAIT_STORE + WAIT_LOAD,),
+        tensor=32,
+        op=_USE,
+        found=tmem(_LD, _ST, "T5"),
+        clean_in=("practice",),
+    ),
+    Twin(
+        name="writing_a_register_is_no_use_of_it",
+        rule="T8",
+        title=_REGISTERS,
+        warps=(TMEM_LOAD + "<op>" + _FRESH + WAIT_STORE + WAIT_LOAD,),
+        tensor=32,
+        op=_USE,
+        broken="mov.u32 %r2, 1;\n",
+        found=tmem(_LD, _ST, "T5"),
+        clean_in=("practice",),
+    ),
+    Twin(
+        name="registers_of_the_last_load_are_used",
+        rule="T8",
+        title=_REGISTERS,
+        warps=(
+            TMEM_LOAD + "<op>" + TMEM_LOAD + _USE + _FRESH + WAIT_STORE + WAIT_LOAD,
+        ),
+        tensor=32,
+        op=_USE,
+        found=tmem(_LD, _ST, "T5"),
+        clean_in=("practice",),
+    ),
+    Twin(
+        name="registers_are_used_before_the_hand_over",
+        rule="T8",
+        title=_REGISTERS,
+        warps=_two(
+            TMEM_LOAD + "<op>" + WAIT_LOAD, _BAR + AFTER + TMEM_STORE + WAIT_STORE
+        ),
+        tensor=32,
+        op=_USE + BEFORE + _BAR,
+        broken=BEFORE + _BAR + _USE,
+        found=tmem(_LD, _ST, "T5"),
+        clean_in=("practice",),
+    ),
+    Twin(
+        name="registers_are_used_before_a_relaxed_arrival",
+        rule="T8",
+        title=_REGISTERS,
+        warps=_two(
+            TMEM_LOAD + "<op>" + WAIT_LOAD, wait() + AFTER + TMEM_STORE + WAIT_STORE
+        ),
+        bars=(32,),
+        tensor=32,
+        op=_USE + BEFORE + _RELAXED,
+        broken=BEFORE + _RELAXED + _USE,
+        found=tmem(_LD, _ST),
+        clean_in=("practice",),
     ),
     Twin(
         name="other_columns",

@@ -4,7 +4,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from isa_gaps import unexplained
 
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.vgpu import run_launch
@@ -45,7 +44,7 @@ def outcomes_of(bug, *, fixed, profile, words=()):
         buffer.data.view(np.uint32)[: len(held)] = held
         options = Options(budget=BUDGET).scheduled(Schedule.parse(schedule))
         outcome = run_launch(launch, table, options, profile=profile)
-        assert unexplained(outcome, profile) == [], (schedule, outcome)
+        assert outcome.incomplete == (), (schedule, outcome)
         yield schedule, outcome
 
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from isa_gaps import unexplained
 
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.in_order import InOrder, run_dependent
@@ -73,7 +72,7 @@ def test_the_broken_launches_are_told_of_and_the_sound_ones_clean(name, profile)
             outcomes = outcomes_of(launches, seed=seed, profile=profile)
             assert told(outcomes) == (set() if sound else expected), (seed, outcomes)
             assert [o.finished for o in outcomes] == [True, True]
-            assert not any(unexplained(o, profile) for o in outcomes)
+            assert not any(o.incomplete for o in outcomes)
 
 
 def grids(*bodies):

@@ -37,6 +37,11 @@ struct Observer {
   void (*tensor)(void *state, const Warp *w, const Insn *i, u32 lane, u32 lanes,
                  u32 column, u32 columns, u32 access);
   void (*tensor_wait)(void *state, const Warp *w, u32 access);
+  /* Registers of loads are used: the first i->imm of the numbers in i->ext. */
+  void (*tensor_used)(void *state, const Warp *w, const Insn *i);
+  /* A warp has allocated columns, or gives them back. */
+  void (*tensor_own)(void *state, const Warp *w, const Insn *i, u32 column, u32 columns,
+                     u32 taken);
   void (*landed)(void *state, const Async *op);
   /* Lanes wait no longer for groups of theirs numbered below end[lane]; `reads`: for
    * the reading of the sources alone. */

@@ -127,6 +127,7 @@ static int alloc(Warp *w, const Insn *i, u32 m) {
     return STEP_BLOCK;
   }
   if (!s->least || n < s->least) s->least = (u16)n;
+  OBSERVE(w->m, tensor_own, w, i, base, n, 1);
   publish(w, i, first, base);
   return STEP_NEXT;
 }
@@ -189,6 +190,8 @@ static int dealloc(Warp *w, const Insn *i, u32 m) {
     u32 error = unknown(c, addr, n);
     if (error) broken(w, i, m, addr, n, error);
     if (error == TMEM_NO_BASE) return STEP_NEXT;
+    u32 column = tmem_column(addr);
+    OBSERVE(w->m, tensor_own, w, i, column, tmem_size(c, column / TMEM_GRANULE), 0);
   }
   if (!paired) {
     release(c, tmem_column(addr));

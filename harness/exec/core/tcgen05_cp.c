@@ -73,7 +73,10 @@ static void copy_cta(Machine *m, const Async *op, Cta *c) {
     refuse(m, op, c, FAULT_TCGEN05, call->desc, 0, code);
     return;
   }
-  OBSERVE(m, engine_tensor, op, c, 0, TMEM_LANES, column, 4 * wide, ACCESS_WRITE);
+  int few = shape == CP_4X256B; /* a lane of every 32 */
+  for (u32 q = 0; q < (few ? 4u : 1u); q++)
+    OBSERVE(m, engine_tensor, op, c, few ? lane + 32 * q : 0, few ? 1 : TMEM_LANES, column,
+            4 * wide, ACCESS_WRITE);
   for (u32 r = 0; r < rows_of(shape); r++) {
     u32 copies, step, to = lane_of(shape, form >> 8, lane, r, &copies, &step);
     for (u32 h = 0; h < wide; h++) {

@@ -230,7 +230,7 @@ static int mma(Warp *w, const Insn *i, u32 m) {
     if (ext[EXT_ZERO] != NOREF) call.zero = R64(ext[EXT_ZERO])[l];
     for (s32 k = EXT_MASK; k < i->n_ext; k++) call.disabled[k - EXT_MASK] = R32(ext[k])[l];
     u32 shape = (u32)form.kind << 28 | (call.idesc & 0x1f7e0030u);
-    u32 same = (shape ^ call.d * 0x9e3779b1u) | 1u;
+    u32 same = (shape ^ form.ws << 6 ^ call.d * 0x9e3779b1u) | 1u;
     TcOp what = {.kind = ASYNC_TC_MMA, .form = same, .units = form.group};
     if (w->m->observer) what.work = flops(&form, call.idesc);
     if (tcgen05_issue(w, i, l, what, land, &call, sizeof call)) return STEP_STOP;

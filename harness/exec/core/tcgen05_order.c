@@ -4,10 +4,6 @@
 _Static_assert(TC_CALL_BYTES + sizeof(TcIssue) <= sizeof(((Async *)0)->arg),
                "operands of a tcgen05 operation fit its Async");
 
-static TcIssue *issue_of(const Async *op) {
-  return (TcIssue *)((u8 *)op->arg + TC_CALL_BYTES);
-}
-
 static int tracked(u32 kind) {
   return kind == ASYNC_TC_MMA || kind == ASYNC_TC_CP || kind == ASYNC_TC_SHIFT;
 }
@@ -19,10 +15,10 @@ static int pipelined(const Machine *m, const Async *first, const Async *second) 
   u32 a = first->kind, b = second->kind;
   if (b == ASYNC_TC_MMA) {
     if (a != ASYNC_TC_MMA) return 1;
-    return !m->isa_order || issue_of(first)->form == issue_of(second)->form;
+    return !m->isa_order || tcgen05_issued(first)->form == tcgen05_issued(second)->form;
   }
   if (b == ASYNC_TC_SHIFT) return a == ASYNC_TC_MMA || a == ASYNC_TC_SHIFT;
-  return a == ASYNC_TC_SHIFT && issue_of(second)->small; /* cp */
+  return a == ASYNC_TC_SHIFT && tcgen05_issued(second)->small; /* cp */
 }
 
 static int same_pair(const Cta *a, const Cta *b) {
@@ -30,7 +26,7 @@ static int same_pair(const Cta *a, const Cta *b) {
 }
 
 static int ready(const Machine *m, const Async *op) {
-  const TcIssue *mine = issue_of(op);
+  const TcIssue *mine = tcgen05_issued(op);
   for (u32 k = 0; k < m->n_queue; k++) {
     const Async *e = m->queue[k];
     if (e == op) break; /* the queue is in order of issue */
@@ -60,6 +56,7 @@ int tcgen05_issue(Warp *w, const Insn *i, u32 lane, TcOp what, LandFn land,
     now.work = what.work;
     now.units = what.units;
     memcpy(now.arg, call, size);
+    *tcgen05_issued(&now) = (TcIssue){.form = what.form, .small = what.small};
     now.seq = m->async_seq++;
     async_land_at_once(m, &now);
     return m->status == ST_RUNNING ? STEP_NEXT : STEP_STOP;
@@ -71,7 +68,7 @@ int tcgen05_issue(Warp *w, const Insn *i, u32 lane, TcOp what, LandFn land,
   op->work = what.work;
   op->units = what.units;
   memcpy(op->arg, call, size);
-  *issue_of(op) = (TcIssue){w->tc_own, w->tc_fence, what.form, what.small};
+  *tcgen05_issued(op) = (TcIssue){w->tc_own, w->tc_fence, what.form, what.small};
   async_push(m, op);
   return STEP_NEXT;
 }

@@ -19,6 +19,10 @@ typedef struct TcIssue {
   u32 small; /* tcgen05.cp.4x256b, which follows a shift */
 } TcIssue;
 
+static inline TcIssue *tcgen05_issued(const Async *op) {
+  return (TcIssue *)((u8 *)op->arg + TC_CALL_BYTES);
+}
+
 /* What is issued: enum AsyncKind; form and small as in TcIssue, work and units as in
  * Async. */
 typedef struct TcOp {

@@ -50,9 +50,11 @@ static int wait_st(Warp *w, const Insn *i, u32 m) {
 }
 
 /* The hardware holds back an instruction that touches a register which a load has not
- * written yet. ext = numbers of the loads (x[3] of their rows); inserted by lowering. */
+ * written yet. ext = numbers of the loads (x[3] of their rows), imm = those of them that
+ * come first of which a register is read here; inserted by lowering. */
 static int scoreboard(Warp *w, const Insn *i, u32 m) {
   (void)m;
+  OBSERVE(w->m, tensor_used, w, i);
   if (__builtin_expect(!w->tmem_loads, 1)) return STEP_NEXT;
   const Machine *mach = w->m;
   for (u32 k = 0; k < mach->n_queue; k++) {

@@ -222,66 +222,6 @@ void detector_engine_chunks(Detector *d, u32 id, u32 pc, u32 memory, const u32 *
   judge_gathered(d, &a, memory, &g);
 }
 
-/* --- tensor memory ------------------------------------------------------------------ */
-static void tensor(Detector *d, Accessor *a, u32 memory, u32 lane, u32 lanes, u32 column,
-                   u32 columns) {
-  a->space = RACE_TENSOR;
-  a->async_plane = PLANE_ORDER; /* no proxies */
-  Block *blocks = d->cta[memory].tmem;
-  if (!blocks || column + columns > TMEM_COLUMNS || lane + lanes > 128) return;
-  int whole = lane % TMEM_CELL_LANES == 0 && lanes % TMEM_CELL_LANES == 0;
-  u64 cells = ones(lanes / TMEM_CELL_LANES) << lane / TMEM_CELL_LANES; /* of a column */
-  for (u32 c = column, n; c < column + columns; c += n) {
-    u32 in = c % BLOCK_COLUMNS, first = c - in;
-    Block *b = &blocks[c / BLOCK_COLUMNS];
-    n = BLOCK_COLUMNS - in;
-    if (n > column + columns - c) n = column + columns - c;
-    if (whole) {
-      u64 some = cells * (ones(n * TMEM_CELLS_COLUMN) / 0xff) << in * TMEM_CELLS_COLUMN;
-      block_access(d, b, a, first, some);
-      continue;
-    }
-    for (u32 k = in; k < in + n; k++)
-      for (u32 l = lane & ~(TMEM_CELL_LANES - 1u); l < lane + lanes; l += TMEM_CELL_LANES) {
-        u32 low = lane > l ? lane - l : 0;
-        u32 high = lane + lanes < l + TMEM_CELL_LANES ? lane + lanes - l : TMEM_CELL_LANES;
-        a->address = (u64)l << 16 | (first + k);
-        block_part(d, b, a, k * TMEM_CELLS_COLUMN + l / TMEM_CELL_LANES,
-                   ALL_BYTES << low & ALL_BYTES >> (TMEM_CELL_LANES - high));
-      }
-  }
-}
-
-void detector_engine_tensor(Detector *d, u32 id, u32 pc, u32 memory, u32 lane, u32 lanes,
-                            u32 column, u32 columns, u32 flags) {
-  const EngineAgent *e = detector_engine(d, id);
-  if (!e) return;
-  u32 first = e->group * d->per_group;
-  Accessor a = {.known = e->known, .first_comp = first};
-  a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp};
-  entry_set_flags(&a.entry, flags | ENTRY_ENGINE);
-  tensor(d, &a, memory, lane, lanes, column, columns);
-}
-
-/* What a load gave is used behind a scoreboard, so that the practice profile takes it to
- * be over; the isa profile waits for tcgen05.wait::ld. */
-void detector_warp_tensor(Detector *d, u32 slot, u32 warp, u32 pc, u32 kind, u32 lane,
-                          u32 lanes, u32 column, u32 columns) {
-  CtaAgent *c = &d->cta[slot];
-  WarpAgent *w = &c->warp[warp];
-  u32 first = slot / d->cluster * d->per_group;
-  u32 comp = slot % d->cluster * d->per_cta + detector_pipe_comp(d, kind, warp);
-  c->pipe[warp].fenced = 0;
-  warp_release(w, w->live, d->scratch);
-  Accessor a = {.known = d->scratch, .first_comp = first};
-  a.entry = (Entry){.clock = ++c->pipe[warp].clock[kind], .pc = pc, .comp = first + comp};
-  entry_set_flags(&a.entry, ENTRY_ENGINE | (kind == PIPE_STORE ? ENTRY_WRITE : 0));
-  detector_note_issue(d, a.entry.comp, a.entry.clock, slot, warp, d->scratch);
-  tensor(d, &a, slot, lane, lanes, column, columns);
-  if (kind == PIPE_LOAD && d->profile == PROFILE_PRACTICE)
-    detector_tensor_wait(d, slot, warp, PIPE_LOAD);
-}
-
 /* --- what it costs ------------------------------------------------------------------ */
 static u64 touched(const Block *b, u64 n) {
   u64 cells = 0;

@@ -3,7 +3,9 @@
 
 #include <stdlib.h>
 
-static Knowledge *scratch_like(const Knowledge *k) { return knowledge_new(k->n); }
+static Knowledge *scratch_like(const Knowledge *k) {
+  return knowledge_new(k->n, k->rows);
+}
 
 void warp_begin(WarpAgent *w, u32 comp, u32 live) {
   w->comp = comp;

@@ -45,6 +45,7 @@ typedef struct EngineAgent {
   u32 group;
   Knowledge *known; /* by the thread that issued it */
   u32 warp, lanes;
+  u32 form; /* enum Form, or 0 */
 } EngineAgent;
 
 void warp_begin(WarpAgent *w, u32 comp, u32 live);

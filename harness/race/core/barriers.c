@@ -10,7 +10,7 @@
 #include "events.h"
 
 static Knowledge *made(const Detector *d, Knowledge **slot) {
-  if (!*slot) *slot = knowledge_new(d->per_group);
+  if (!*slot) *slot = knowledge_new(d->per_group, d->rows);
   return *slot;
 }
 
@@ -74,22 +74,12 @@ void detector_mbar_init(Detector *d, u32 slot, u32 warp, u32 pc, u32 lane, u32 m
   entry_set_flags(&b->init, ENTRY_WRITE);
 }
 
-/* What of `k` is about tensor memory. */
+/* What of `k` is about tensor memory: PTX ISA, tcgen05 Memory Consistency Model: what
+ * orders execution hands it over, relaxed operations included. */
 static void keep_tensor(const Detector *d, Knowledge *k) {
   for (u32 row = 0; row < 3 * PLANES; row++)
     for (u32 c = 0; c < k->n; c++)
       if (!detector_is_tensor(d, c)) k->entry[row * k->n + c] = 0;
-}
-
-/* PTX ISA, tcgen05 Memory Consistency Model: an operation that orders execution, relaxed
- * ones included, hands tensor memory over behind tcgen05.fence::before_thread_sync.
- * Shipping kernels do without the fence. */
-static int hands_tensor(Detector *d, u32 slot, u32 warp) {
-  PipeAgent *p = &d->cta[slot].pipe[warp];
-  if (p->fenced) return 1;
-  if (d->profile == PROFILE_ISA || !d->cta[slot].tmem) return 0;
-  d->relaxed[RELAX_TENSOR_HANDOFF]++;
-  return 1;
 }
 
 /* Takes SCOPE_RELAXED off; a scope that is not given is that of the cluster. */
@@ -114,7 +104,7 @@ void detector_mbar_arrive(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u3
     u32 within = slot == memory ? WITHIN_CTA : WITHIN_CLUSTER;
     if (warp_release_within(w, lanes, within, d->scratch))
       add(d, &b->current[reach], &b->in_current[reach], d->scratch);
-    if (!hands_tensor(d, slot, warp)) return;
+    if (!d->rows) return;
     warp_release(w, lanes, d->scratch);
     keep_tensor(d, d->scratch);
     reach = REACH_OWN; /* no scope is asked of it */
@@ -170,6 +160,7 @@ void detector_mbar_wait(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 
       if (wide)
         warp_acquire_later(w, lanes, b->complete[r],
                            r == REACH_OWN ? WITHIN_CTA : WITHIN_CLUSTER);
+      if (!d->rows) continue;
       knowledge_copy(d->scratch, b->complete[r]);
       keep_tensor(d, d->scratch);
       warp_acquire(w, lanes, d->scratch);
@@ -214,7 +205,12 @@ void detector_cluster_arrive(Detector *d, u32 slot, u32 warp, u32 lanes, u32 rel
   } else if (!relaxed) {
     warp_release(w, lanes, d->scratch);
     knowledge_join(k, d->scratch);
-  } else if (warp_release_within(w, lanes, WITHIN_CLUSTER, d->scratch)) {
+  } else {
+    if (warp_release_within(w, lanes, WITHIN_CLUSTER, d->scratch))
+      knowledge_join(k, d->scratch);
+    if (!d->rows) return;
+    warp_release(w, lanes, d->scratch);
+    keep_tensor(d, d->scratch);
     knowledge_join(k, d->scratch);
   }
 }
@@ -244,6 +240,13 @@ void detector_cluster_wait(Detector *d, u32 slot, u32 warp, u32 lanes, u32 relax
   const Knowledge *k = d->group[slot / d->cluster].cluster_done;
   WarpAgent *w = &d->cta[slot].warp[warp];
   w->rounds = d->group[slot / d->cluster].rounds;
-  if (k && relaxed) warp_acquire_later(w, lanes, k, WITHIN_CLUSTER);
-  else if (k) warp_acquire(w, lanes, k);
+  if (k && relaxed) {
+    warp_acquire_later(w, lanes, k, WITHIN_CLUSTER);
+    if (!d->rows) return;
+    knowledge_copy(d->scratch, k);
+    keep_tensor(d, d->scratch);
+    warp_acquire(w, lanes, d->scratch);
+  } else if (k) {
+    warp_acquire(w, lanes, k);
+  }
 }

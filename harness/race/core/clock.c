@@ -5,12 +5,14 @@
 
 enum { VECTOR = 16 };
 
-static u64 words(const Knowledge *k) { return (u64)PLANES * 3 * k->n; }
+static u64 words(const Knowledge *k) { return (u64)(PLANES * 3 + k->rows) * k->n; }
 
-Knowledge *knowledge_new(u32 components) {
+Knowledge *knowledge_new(u32 components, u32 rows) {
   u32 n = (components + VECTOR - 1) / VECTOR * VECTOR;
-  Knowledge *k = calloc(1, sizeof *k + (u64)PLANES * 3 * n * sizeof(u32));
-  if (k) k->n = n;
+  Knowledge *k = calloc(1, sizeof *k + (u64)(PLANES * 3 + rows) * n * sizeof(u32));
+  if (!k) return NULL;
+  k->n = n;
+  k->rows = rows;
   return k;
 }
 
@@ -35,9 +37,15 @@ static void join_plane(u32 *restrict a, const u32 *restrict b, u32 n) {
   }
 }
 
+static void join_row(u32 *restrict a, const u32 *restrict b, u32 n) {
+  for (u32 c = 0; c < n; c++) a[c] = a[c] > b[c] ? a[c] : b[c];
+}
+
 void knowledge_join(Knowledge *to, const Knowledge *from) {
   for (u32 p = 0; p < PLANES; p++)
     join_plane(clock_all(to, p), from->entry + p * 3 * from->n, to->n);
+  if (to->rows)
+    join_row(clock_row(to, ROW_ISSUED), from->entry + PLANES * 3 * from->n, ROW_READY * to->n);
 }
 
 int knowledge_covers(const Knowledge *to, const Knowledge *from) {
@@ -49,6 +57,8 @@ int knowledge_covers(const Knowledge *to, const Knowledge *from) {
       news |= (u32)(b[c] > a[c]) | (u32)(b[n + c] > one);
     }
   }
+  const u32 *a = to->entry + PLANES * 3 * n, *b = from->entry + PLANES * 3 * n;
+  for (u32 c = 0; c < (to->rows ? ROW_READY * n : 0); c++) news |= (u32)(b[c] > a[c]);
   return !news;
 }
 

@@ -15,6 +15,7 @@ void detector_free(Detector *d) {
     free(c->warp);
     for (u32 w = 0; c->pipe && w < d->warps; w++) free(c->pipe[w].known);
     free(c->pipe);
+    free(c->freed);
     for (u64 b = 0; c->smem && b < d->smem_blocks; b++) block_free(&c->smem[b]);
     for (u64 b = 0; c->tmem && b < TMEM_COLUMNS / BLOCK_COLUMNS; b++) block_free(&c->tmem[b]);
     free(c->tmem);
@@ -66,10 +67,11 @@ Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pr
   d->profile = profile;
   d->per_cta = per_cta;
   d->per_group = per_cta * cluster;
+  d->rows = tensor ? TENSOR_ROWS : 0;
   d->smem_blocks = (smem_bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
   d->cta = calloc(slots, sizeof *d->cta);
   d->group = calloc(slots / cluster, sizeof *d->group);
-  d->scratch = knowledge_new(d->per_group);
+  d->scratch = knowledge_new(d->per_group, d->rows);
   int ok = d->cta && d->group && d->scratch;
   for (u32 s = 0; ok && s < slots; s++) {
     CtaAgent *c = &d->cta[s];
@@ -79,7 +81,7 @@ Detector *detector_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pr
     c->tmem = tensor ? calloc(TMEM_COLUMNS / BLOCK_COLUMNS, sizeof *c->tmem) : NULL;
     ok = c->warp && c->smem && c->pipe && (c->tmem || !tensor);
     for (u32 w = 0; ok && w < warps; w++) {
-      c->warp[w].strand[0].known = knowledge_new(d->per_group);
+      c->warp[w].strand[0].known = knowledge_new(d->per_group, d->rows);
       ok = c->warp[w].strand[0].known != NULL;
     }
   }
@@ -103,9 +105,9 @@ void detector_cta(Detector *d, u32 slot, u32 threads, u32 linear) {
     for (u32 p = 0; p < PIPES; p++)
       if (c->pipe[w].clock[p] > last) last = c->pipe[w].clock[p];
   c->born = last + 1;
+  if (c->freed) knowledge_clear(c->freed);
   for (u32 w = 0; w < d->warps; w++) {
     for (u32 p = 0; p < PIPES; p++) c->pipe[w].clock[p] = last + 1;
-    c->pipe[w].fenced = 0;
     if (c->pipe[w].known) knowledge_clear(c->pipe[w].known);
   }
   for (u32 w = 0; w < d->warps; w++) {
@@ -197,6 +199,8 @@ void detector_digest(Detector *d, u32 slot, u32 warp, u32 lane) {
       h = (h ^ all) * 0x100000001b3ull;
       if (one > all) h = (h ^ one ^ (u64)entry[2 * k->n] << 32) * 0x100000001b3ull;
     }
+  for (u32 c = 0; d->profile == PROFILE_ISA && k->rows && c < k->n; c++)
+    h = (h ^ k->entry[(PLANES * 3 + ROW_READY) * k->n + c]) * 0x100000001b3ull;
   d->digest = h;
 }
 
@@ -246,10 +250,10 @@ static u32 engine_id(Detector *d) {
 }
 
 /* An operation with what its issuer knew, of no component yet. */
-static u32 begin(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known) {
+u32 detector_begin(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known) {
   u32 id = engine_id(d);
   EngineAgent *e = id ? calloc(1, sizeof *e) : NULL;
-  if (!e || !(e->known = knowledge_new(d->per_group))) {
+  if (!e || !(e->known = knowledge_new(d->per_group, d->rows))) {
     free(e);
     d->lost++;
     return 0;
@@ -263,7 +267,7 @@ static u32 begin(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *kn
 }
 
 /* Remember who issued operation `id`, for reports. */
-static void note_issue(Detector *d, u32 id) {
+void detector_note_id(Detector *d, u32 id) {
   const EngineAgent *e = d->engine[id - 1];
   u32 slot = e->warp / d->warps, first = e->group * d->per_group;
   detector_note_issue(d, first + e->comp, e->clock, slot, e->warp % d->warps, e->known);
@@ -283,22 +287,23 @@ void detector_note_issue(Detector *d, u32 comp, u32 clock, u32 slot, u32 warp,
   };
 }
 
-static u32 start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known) {
+u32 detector_start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known) {
   CtaAgent *c = &d->cta[slot];
   u32 first = slot % d->cluster * d->per_cta + d->warps, at = pick(d, c, known, first);
-  u32 id = begin(d, slot, warp, lanes, known);
+  u32 id = detector_begin(d, slot, warp, lanes, known);
   if (!id) return 0;
   c->engine_busy[at]++;
+  c->engine_warp[at] = (u8)warp;
   d->engine[id - 1]->comp = first + at;
   d->engine[id - 1]->clock = ++c->engine_clock[at];
-  note_issue(d, id);
+  detector_note_id(d, id);
   return id;
 }
 
 /* An operation that `lanes` of a warp issue; its id, or 0 without memory. */
 u32 detector_issue(Detector *d, u32 slot, u32 warp, u32 lanes) {
   warp_release(&d->cta[slot].warp[warp], lanes, d->scratch);
-  return start(d, slot, warp, lanes, d->scratch);
+  return detector_start(d, slot, warp, lanes, d->scratch);
 }
 
 /* The second half of operation `id`: its first half is done before, and the second is
@@ -306,73 +311,16 @@ u32 detector_issue(Detector *d, u32 slot, u32 warp, u32 lanes) {
 u32 detector_follow(Detector *d, u32 id) {
   EngineAgent *e = detector_engine(d, id);
   if (!e) return 0;
-  Knowledge *k = knowledge_new(d->per_group);
+  Knowledge *k = knowledge_new(d->per_group, d->rows);
   if (!k) {
     d->lost++;
     return 0;
   }
   knowledge_copy(k, e->known);
   knowledge_raise(k, PLANE_ORDER, e->comp, e->clock, ANY_LANE);
-  u32 next = start(d, e->warp / d->warps, e->warp % d->warps, e->lanes, k);
+  u32 next = detector_start(d, e->warp / d->warps, e->warp % d->warps, e->lanes, k);
   free(k);
   return next;
-}
-
-/* --- the tensor core ---------------------------------------------------------------- */
-static Knowledge *pipe_known(Detector *d, PipeAgent *p) {
-  if (!p->known) p->known = knowledge_new(d->per_group);
-  if (!p->known) d->lost++;
-  return p->known;
-}
-
-u32 detector_core(Detector *d, u32 slot, u32 warp, u32 lane) {
-  PipeAgent *p = &d->cta[slot].pipe[warp];
-  Knowledge *k = pipe_known(d, p);
-  if (!k) return 0;
-  warp_release(&d->cta[slot].warp[warp], 1u << lane, d->scratch);
-  knowledge_join(k, d->scratch);
-  u32 id = begin(d, slot, warp, 1u << lane, k);
-  if (!id) return 0;
-  EngineAgent *e = d->engine[id - 1];
-  e->comp = slot % d->cluster * d->per_cta + detector_pipe_comp(d, PIPE_CORE, warp);
-  e->clock = ++p->clock[PIPE_CORE];
-  note_issue(d, id);
-  p->fenced = 0;
-  return id;
-}
-
-/* tcgen05.cp: later multiplications come after it, it comes after none. */
-u32 detector_copy(Detector *d, u32 slot, u32 warp, u32 lane) {
-  Knowledge *k = pipe_known(d, &d->cta[slot].pipe[warp]);
-  u32 id = k ? detector_issue(d, slot, warp, 1u << lane) : 0;
-  const EngineAgent *e = detector_engine(d, id);
-  for (u32 p = 0; e && p < PLANES; p++) knowledge_raise(k, p, e->comp, e->clock, ANY_LANE);
-  return id;
-}
-
-/* tcgen05.commit: completes with all that was issued, and what that came after. */
-u32 detector_commit(Detector *d, u32 slot, u32 warp, u32 lane) {
-  PipeAgent *p = &d->cta[slot].pipe[warp];
-  Knowledge *k = pipe_known(d, p);
-  if (!k) return 0;
-  u32 core = slot % d->cluster * d->per_cta + detector_pipe_comp(d, PIPE_CORE, warp);
-  for (u32 at = 0; at < PLANES; at++)
-    knowledge_raise(k, at, core, p->clock[PIPE_CORE], ANY_LANE);
-  return start(d, slot, warp, 1u << lane, k);
-}
-
-void detector_tensor_fence(Detector *d, u32 slot, u32 warp) {
-  d->cta[slot].pipe[warp].fenced = 1;
-}
-
-/* tcgen05.wait::ld and ::st. */
-void detector_tensor_wait(Detector *d, u32 slot, u32 warp, u32 kind) {
-  CtaAgent *c = &d->cta[slot];
-  u32 comp = slot % d->cluster * d->per_cta + detector_pipe_comp(d, kind, warp);
-  for (u32 s = 0; s < c->warp[warp].n; s++)
-    for (u32 p = 0; p < PLANES; p++)
-      knowledge_raise(c->warp[warp].strand[s].known, p, comp, c->pipe[warp].clock[kind],
-                      ANY_LANE);
 }
 
 /* Nobody will wait for it any more: forget it. */

@@ -16,7 +16,9 @@ enum Profile { PROFILE_PRACTICE = 0, PROFILE_ISA };
 enum Relaxation {
   RELAX_PEER_ARRIVE = 0, /* an arrival at a peer's mbarrier with a .cta scope on a side */
   RELAX_READ_PROXY,      /* a generic read, then an async write, without a proxy fence */
-  RELAX_TENSOR_HANDOFF,  /* a relaxed arrival without tcgen05.fence::before_thread_sync */
+  RELAX_TENSOR_HANDOFF,  /* tensor memory handed over without a pair of tcgen05 fences */
+  RELAX_ISSUE_ORDER,     /* multiplications of one thread with unlike accumulators */
+  RELAX_LOAD_USED,       /* a tcgen05.ld without wait::ld, whose registers were used */
   RELAXATIONS
 };
 
@@ -48,14 +50,28 @@ typedef struct BarrierAgent {
   u32 published; /* number of the barrier.cluster behind its fence, 0 = not fenced */
 } BarrierAgent;
 
+/* A load of tensor memory: the instruction's number, the warp's clock at its issue, and
+ * the number of the warp's first use of a register that it loads; 0: none yet. */
+typedef struct Load {
+  u32 clock, number, at, used;
+} Load;
+enum { LOADS = 128 };
+#define NEVER 0xffffffffu
+
 /* What a warp does in tensor memory: loads, stores, and a pipe for what its threads give
  * to the tensor core. Each is a component; `known` is by what was issued to the pipe. */
 enum PipeKind { PIPE_CORE = 0, PIPE_LOAD, PIPE_STORE, PIPES };
 typedef struct PipeAgent {
   u32 clock[PIPES];
-  u32 fenced; /* a tcgen05.fence::before_thread_sync since its last operation */
+  u32 uses; /* of loads */
+  Load load[LOADS]; /* by clock */
   Knowledge *known;
 } PipeAgent;
+
+/* What the tensor core is given. The entries of multiplications tell shape, kind and
+ * accumulator apart by `lane`, from FORM_FIRST on and without ANY_LANE; past FORMS of
+ * them in one launch they look alike, which can only hide a race. */
+enum Form { FORM_COPY = 1, FORM_SMALL_COPY, FORM_SHIFT, FORM_FIRST, FORMS = 63 - FORM_FIRST };
 
 /* Who issued an operation, at which clock of its own, and by which lane. */
 typedef struct Issue {
@@ -70,7 +86,9 @@ typedef struct CtaAgent {
   u32 engine_clock[ENGINES];
   u8 engine_busy[ENGINES];
   PipeAgent *pipe; /* of every warp */
+  u8 engine_warp[ENGINES]; /* who had it last */
   u32 next_engine;
+  Knowledge *freed; /* by tcgen05.dealloc */
   /* [column][16 lanes], a bit a lane; bytes. Left as they are by the CTA before: its
    * clocks are of the past. */
   Block *tmem, *smem;
@@ -115,6 +133,8 @@ typedef struct Location Location;
 typedef struct Detector {
   u32 n_slots, cluster, warps, profile;
   u32 per_cta, per_group; /* components */
+  u32 rows;               /* of knowledge: TENSOR_ROWS or 0 */
+  u32 form[FORMS], n_forms;
   u64 smem_blocks;
   CtaAgent *cta;
   GroupAgent *group;
@@ -135,13 +155,9 @@ typedef struct Detector {
   u32 keep_digest;
 } Detector;
 
-/* Component of a CTA of pipe `kind` of a warp, and whether a component is the core's. */
+/* Component of a CTA of pipe `kind` of a warp. */
 static inline u32 detector_pipe_comp(const Detector *d, u32 kind, u32 warp) {
   return d->warps + ENGINES + kind * d->warps + warp;
-}
-static inline int detector_is_core(const Detector *d, u32 comp) {
-  u32 at = comp % d->per_cta, first = d->warps + ENGINES;
-  return at >= first && at < first + d->warps;
 }
 /* Where the issue of an operation, by its component and clock, is remembered. */
 static inline Issue *detector_issued(Detector *d, u32 comp, u32 clock) {
@@ -155,6 +171,14 @@ static inline u32 detector_group_of(const Detector *d, u32 comp) { return comp /
 static inline u32 detector_born(const Detector *d, u32 comp) {
   return d->cta[comp / d->per_cta].born;
 }
+
+static inline u32 detector_pipe_warp(const Detector *d, u32 comp) {
+  return (comp % d->per_cta - d->warps - ENGINES) % d->warps;
+}
+
+/* --- tensor.c ------------------------------------------------------------------ */
+/* How an access to tensor memory stands to an entry there (enum Verdict). */
+u32 tensor_order(Detector *d, const Accessor *a, const Entry *e);
 
 /* --- report.c ------------------------------------------------------------------ */
 void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict);

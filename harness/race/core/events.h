@@ -33,12 +33,10 @@ u32 detector_issue(Detector *d, u32 slot, u32 warp, u32 lanes);
 u32 detector_follow(Detector *d, u32 id);
 void detector_drop(Detector *d, u32 id);
 void detector_complete(Detector *d, u32 id, u32 slot, u32 warp, u32 lanes);
-u32 detector_core(Detector *d, u32 slot, u32 warp, u32 lane);
-u32 detector_copy(Detector *d, u32 slot, u32 warp, u32 lane);
-u32 detector_commit(Detector *d, u32 slot, u32 warp, u32 lane);
-/* tcgen05.fence::before_thread_sync. */
-void detector_tensor_fence(Detector *d, u32 slot, u32 warp);
-void detector_tensor_wait(Detector *d, u32 slot, u32 warp, u32 kind);
+/* An operation with what its issuer knew, of no component yet, or with one. */
+u32 detector_begin(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known);
+u32 detector_start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known);
+void detector_note_id(Detector *d, u32 id);
 /* Remember who issued an operation of a component, for reports; `known` is by it. */
 void detector_note_issue(Detector *d, u32 comp, u32 clock, u32 slot, u32 warp,
                          const Knowledge *known);
@@ -64,13 +62,31 @@ void detector_engine_chunks(Detector *d, u32 id, u32 pc, u32 memory, const u32 *
                             u32 n, u32 flags);
 void detector_engine_global(Detector *d, u32 id, u32 pc, u64 address, u64 size,
                             u32 flags);
+void global_free(Detector *d);
+
+/* --- tensor.c -------------------------------------------------------------------- */
+/* A lane gives the tensor core a multiplication or a shift (`form`: FORM_SHIFT, or what
+ * tells shape, kind and accumulator from others), a copy (FORM_COPY, FORM_SMALL_COPY:
+ * .4x256b), a commit. Ids, or 0 without memory. */
+u32 detector_core(Detector *d, u32 slot, u32 warp, u32 lane, u32 form);
+u32 detector_copy(Detector *d, u32 slot, u32 warp, u32 lane, u32 form);
+u32 detector_commit(Detector *d, u32 slot, u32 warp, u32 lane);
+/* tcgen05.fence::before_thread_sync, ::after_thread_sync. */
+void detector_fence_before(Detector *d, u32 slot, u32 warp, u32 lanes);
+void detector_fence_after(Detector *d, u32 slot, u32 warp, u32 lanes);
+void detector_tensor_wait(Detector *d, u32 slot, u32 warp, u32 kind);
+/* A register is used that the warp's last load by instruction `number` gives. */
+void detector_load_used(Detector *d, u32 slot, u32 warp, u32 number);
 /* Lanes and columns of tensor memory of the CTA in slot `memory`: by an operation, or
- * by a warp's own load or store (enum PipeKind). */
+ * by a warp's own load or store (enum PipeKind) by instruction `number`. */
 void detector_engine_tensor(Detector *d, u32 id, u32 pc, u32 memory, u32 lane, u32 lanes,
                             u32 column, u32 columns, u32 flags);
-void detector_warp_tensor(Detector *d, u32 slot, u32 warp, u32 pc, u32 kind, u32 lane,
-                          u32 lanes, u32 column, u32 columns);
-void global_free(Detector *d);
+void detector_warp_tensor(Detector *d, u32 slot, u32 warp, u32 pc, u32 kind, u32 number,
+                          u32 lane, u32 lanes, u32 column, u32 columns);
+/* A warp allocates columns of its CTA or gives them back. */
+enum TensorOwn { TENSOR_FREED = 0, TENSOR_TAKEN, TENSOR_TAKEN_BY_PAIR };
+void detector_tensor_own(Detector *d, u32 slot, u32 warp, u32 pc, u32 column, u32 columns,
+                         u32 what);
 
 /* --- barriers.c ------------------------------------------------------------------ */
 /* An mbarrier at `address` of the CTA in slot `memory`. */

@@ -47,7 +47,7 @@ static Launched *launched_of(Detector *d, u32 group) {
     g->launched = more;
     g->cap_launched = cap;
   }
-  Knowledge *known = knowledge_new(d->per_group);
+  Knowledge *known = knowledge_new(d->per_group, d->rows);
   if (!known) return NULL;
   Launched *l = &g->launched[g->n_launched++];
   *l = (Launched){.group = group, .known = known};

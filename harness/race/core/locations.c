@@ -88,7 +88,7 @@ static int hand(Detector *d, Location *l, u32 slot, u32 within, u32 about,
     l->at = more;
     l->cap = cap;
   }
-  Knowledge *copy = knowledge_new(d->per_group);
+  Knowledge *copy = knowledge_new(d->per_group, d->rows);
   if (!copy) return 0;
   knowledge_copy(copy, known);
   l->at[l->n++] = (Handed){slot, born, within, about, copy};
@@ -154,7 +154,7 @@ static void add_news(Detector *d, u32 group, WarpAgent *w, u32 lane, u32 about,
     g->news = more;
     g->cap_news = cap;
   }
-  Knowledge *copy = knowledge_new(d->per_group);
+  Knowledge *copy = knowledge_new(d->per_group, d->rows);
   if (!copy) {
     d->lost++;
     return;

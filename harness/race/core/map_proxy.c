@@ -36,7 +36,7 @@ static MapFence *add(Detector *d, u32 which) {
     f->cap = cap;
   }
   MapFence *fence = &f->at[f->n];
-  *fence = (MapFence){.known = knowledge_new(d->per_group)};
+  *fence = (MapFence){.known = knowledge_new(d->per_group, d->rows)};
   if (!fence->known) {
     d->lost++;
     return NULL;

@@ -5,14 +5,13 @@
 
 #include "detector.h"
 
-/* Program order of a thread, one and the same operation, or operations of one thread in
- * the tensor core, which public kernels take to follow each other. Other operations of
- * one engine do so only where the knowledge says so. */
-static inline int same_agent(const Detector *d, const Entry *e, const Entry *now) {
+/* Program order of a thread, or one and the same operation. Other operations of one
+ * engine follow each other only where the knowledge says so. */
+static inline int same_agent(const Entry *e, const Entry *now) {
   if (e->comp != now->comp || e->lane != now->lane || e->lane == ANY_LANE) return 0;
   u32 both = entry_flags(e) & entry_flags(now), any = entry_flags(e) | entry_flags(now);
   if (!(any & ENTRY_ENGINE)) return 1;
-  return (both & ENTRY_ENGINE) && (e->clock == now->clock || detector_is_core(d, e->comp));
+  return (both & ENTRY_ENGINE) && e->clock == now->clock;
 }
 
 /* Both strong and each within the other's scope. */
@@ -26,23 +25,9 @@ static int morally_strong(const Detector *d, const Entry *e, const Entry *now) {
   return detector_cta_of(d, e->comp) == detector_cta_of(d, now->comp);
 }
 
-/* PTX ISA, Pipelined tcgen05 instructions, different thread: what the tensor core gets
- * from one thread executes in order with what it gets from another that knows of the
- * issue; nothing has to be complete. */
-static int pipelined(Detector *d, const Accessor *a, const Entry *e) {
-  if (a->space != RACE_TENSOR || !detector_is_core(d, e->comp) ||
-      !detector_is_core(d, a->entry.comp))
-    return 0;
-  const Issue *i = detector_issued(d, e->comp, e->clock);
-  u32 c = i->by - a->first_comp;
-  return i->comp == e->comp && i->clock == e->clock && c < a->known->n &&
-         knows(a->known, PLANE_ORDER, c, i->at, i->lane);
-}
-
 static u32 order(Detector *d, const Accessor *a, const Entry *e) {
-  if (e->clock >= detector_born(d, e->comp) &&
-      (same_agent(d, e, &a->entry) || pipelined(d, a, e)))
-    return APART;
+  if (a->space == RACE_TENSOR) return tensor_order(d, a, e);
+  if (e->clock >= detector_born(d, e->comp) && same_agent(e, &a->entry)) return APART;
   const Knowledge *k = a->known;
   u32 c = e->comp - a->first_comp;
   int map = entry_reads_map(&a->entry) && (entry_flags(e) & ENTRY_WRITE);

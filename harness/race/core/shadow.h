@@ -81,6 +81,9 @@ enum Verdict {
   UNORDERED,     /* a race */
   BEHIND_PROXY,  /* ordered, but no proxy fence is on the way */
   UNSCOPED,      /* both strong, but their scopes do not include each other */
+  /* tensor memory: ordered, but without tcgen05.fence ... */
+  TENSOR_UNSENT,     /* ... ::before_thread_sync by the earlier thread */
+  TENSOR_UNRECEIVED, /* ... ::after_thread_sync by the later one */
   /* a write of a tensor map, then a copy by the map, without a proxy fence that ... */
   MAP_UNRELEASED, /* ... releases the write */
   MAP_UNACQUIRED, /* ... acquires what was released, at the map's address */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "tcgen05_operand.h"
+#include "tcgen05_order.h"
 
 static inline Note note_of(const Watch *h, const Warp *w, const Insn *i) {
   u32 pc = pc_of(w->m, i);
@@ -138,8 +139,11 @@ static void issue(void *state, Async *op, const Async *parent) {
   if (d->keep_digest && !parent) detector_digest(d, slot, w->id, (u32)__builtin_ctz(of));
   if (parent) op->agent = detector_follow(d, parent->agent);
   else if (op->kind == ASYNC_TC_MMA || op->kind == ASYNC_TC_SHIFT)
-    op->agent = detector_core(d, slot, w->id, op->lane);
-  else if (op->kind == ASYNC_TC_CP) op->agent = detector_copy(d, slot, w->id, op->lane);
+    op->agent = detector_core(d, slot, w->id, op->lane,
+                              op->kind == ASYNC_TC_MMA ? tcgen05_issued(op)->form : FORM_SHIFT);
+  else if (op->kind == ASYNC_TC_CP)
+    op->agent = detector_copy(d, slot, w->id, op->lane,
+                              tcgen05_issued(op)->small ? FORM_SMALL_COPY : FORM_COPY);
   else if (op->kind == ASYNC_TC_COMMIT)
     op->agent = detector_commit(d, slot, w->id, op->lane);
   else op->agent = detector_issue(d, slot, w->id, of);
@@ -196,8 +200,22 @@ static void tensor(void *state, const Warp *w, const Insn *i, u32 lane, u32 n, u
   Watch *h = state;
   if (h->detector->keep_digest) detector_digest(h->detector, w->cta->slot, w->id, 0);
   detector_warp_tensor(told(h, w), w->cta->slot, w->id, pc_of(w->m, i),
-                       access & ACCESS_WRITE ? PIPE_STORE : PIPE_LOAD, lane, n, column,
-                       columns);
+                       access & ACCESS_WRITE ? PIPE_STORE : PIPE_LOAD, (u32)i->x[3], lane, n,
+                       column, columns);
+}
+
+static void tensor_used(void *state, const Warp *w, const Insn *i) {
+  Watch *h = state;
+  const s32 *number = w->m->ext + i->ext;
+  for (s64 k = 0; k < i->imm; k++)
+    detector_load_used(h->detector, w->cta->slot, w->id, (u32)number[k]);
+}
+
+static void tensor_own(void *state, const Warp *w, const Insn *i, u32 column, u32 columns,
+                       u32 taken) {
+  Watch *h = state;
+  u32 what = !taken ? TENSOR_FREED : i->x[1] == 2 ? TENSOR_TAKEN_BY_PAIR : TENSOR_TAKEN;
+  detector_tensor_own(told(h, w), w->cta->slot, w->id, pc_of(w->m, i), column, columns, what);
 }
 
 static void tensor_wait(void *state, const Warp *w, u32 access) {
@@ -363,12 +381,14 @@ static void fence(void *state, const Warp *w, const Insn *i, u32 m) {
   Detector *d = told(h, w);
   u32 slot = w->cta->slot, kind = note_of(h, w, i).fence, sem = note_of(h, w, i).sem;
   if (weak(h, w)) {
-    u32 ticks = kind == FENCE_ASYNC || kind == FENCE_MAP_COPY ? 2 : kind && kind != FENCE_TENSOR_BEFORE;
+    u32 ticks = kind == FENCE_ASYNC || kind == FENCE_MAP_COPY ? 2
+                : kind && kind != FENCE_TENSOR_BEFORE && kind != FENCE_TENSOR_AFTER;
     for (u32 k = ticks; k; k--)
       detector_tick(d, slot, w->id);
     return;
   }
-  if (kind == FENCE_TENSOR_BEFORE) detector_tensor_fence(d, slot, w->id);
+  if (kind == FENCE_TENSOR_BEFORE) detector_fence_before(d, slot, w->id, m);
+  if (kind == FENCE_TENSOR_AFTER) detector_fence_after(d, slot, w->id, m);
   if (kind == FENCE_MEMORY)
     detector_fence(d, slot, w->id, m, note_of(h, w, i).scope, sem != SEM_RELEASE,
                    sem != SEM_ACQUIRE);
@@ -417,6 +437,8 @@ Watch *race_watch_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pro
       .engine_tensor = engine_tensor,
       .tensor = tensor,
       .tensor_wait = tensor_wait,
+      .tensor_used = tensor_used,
+      .tensor_own = tensor_own,
       .landed = landed,
       .groups = groups,
       .mbarrier = mbarrier,

@@ -9,7 +9,7 @@
 enum Sem { SEM_WEAK = 0, SEM_RELAXED, SEM_ACQUIRE, SEM_RELEASE, SEM_ACQ_REL };
 enum FenceKind { FENCE_NONE = 0, FENCE_MEMORY, FENCE_ASYNC, FENCE_ASYNC_SHARED, FENCE_ASYNC_GLOBAL,
                  FENCE_TENSOR_BEFORE, FENCE_INIT,
-                 FENCE_MAP_RELEASE, FENCE_MAP_ACQUIRE, FENCE_MAP_COPY };
+                 FENCE_MAP_RELEASE, FENCE_MAP_ACQUIRE, FENCE_MAP_COPY, FENCE_TENSOR_AFTER };
 
 /* What the text says of one bytecode row; written by race/notes.py. */
 typedef struct Note {

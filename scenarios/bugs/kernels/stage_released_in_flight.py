@@ -44,10 +44,8 @@ STAGE_RELEASED_IN_FLIGHT = KernelBug(
     issue="flashinfer-ai/flashinfer#5334",
     bug_class="tmem",
     wrong="a stage of tensor memory goes back to the MMA warp between a tcgen05.ld and "
-    "the wait for it. Whether hardware ever lets the product overtake the load is not "
-    "known: only `isa` tells of it.",
+    "the wait for it, and before anything uses its registers.",
     fix="tcgen05.wait::ld before the release.",
     kernel=_kernel,
     found=tmem(tensor_load_name(8), MMA, "T5"),
-    profiles=("isa",),
 )
