@@ -108,6 +108,7 @@ void detector_cta(Detector *d, u32 slot, u32 threads, u32 linear) {
   if (c->freed) knowledge_clear(c->freed);
   for (u32 w = 0; w < d->warps; w++) {
     for (u32 p = 0; p < PIPES; p++) c->pipe[w].clock[p] = last + 1;
+    c->pipe[w].over = last + 1;
     if (c->pipe[w].known) knowledge_clear(c->pipe[w].known);
   }
   for (u32 w = 0; w < d->warps; w++) {
@@ -196,6 +197,8 @@ void detector_digest(Detector *d, u32 slot, u32 warp, u32 lane) {
     for (u32 c = 0; c < k->n; c++) {
       const u32 *entry = k->entry + p * 3 * k->n + c;
       u32 all = worth(d, group, c, entry[0]), one = worth(d, group, c, entry[k->n]);
+      u32 over = tensor_over(d, group, k, c);
+      if (over > all) all = over;
       h = (h ^ all) * 0x100000001b3ull;
       if (one > all) h = (h ^ one ^ (u64)entry[2 * k->n] << 32) * 0x100000001b3ull;
     }

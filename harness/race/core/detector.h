@@ -63,8 +63,9 @@ enum { LOADS = 128 };
 enum PipeKind { PIPE_CORE = 0, PIPE_LOAD, PIPE_STORE, PIPES };
 typedef struct PipeAgent {
   u32 clock[PIPES];
-  u32 uses; /* of loads */
   Load load[LOADS]; /* by clock */
+  u32 uses; /* of loads */
+  u32 over, over_by[LOADS]; /* clock up to which all loads are over; after which use */
   Knowledge *known;
 } PipeAgent;
 
@@ -177,6 +178,9 @@ static inline u32 detector_pipe_warp(const Detector *d, u32 comp) {
 }
 
 /* --- tensor.c ------------------------------------------------------------------ */
+/* For the digest: up to which clock the loads of component c are known to be over because
+ * their registers were used, where the profile lets that count. */
+u32 tensor_over(const Detector *d, u32 group, const Knowledge *k, u32 c);
 /* How an access to tensor memory stands to an entry there (enum Verdict). */
 u32 tensor_order(Detector *d, const Accessor *a, const Entry *e);
 

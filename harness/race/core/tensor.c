@@ -129,6 +129,16 @@ void detector_tensor_wait(Detector *d, u32 slot, u32 warp, u32 kind) {
       knowledge_raise(w->strand[s].known, p, comp, clock, ANY_LANE);
     if (d->rows) clock_row(w->strand[s].known, ROW_READY)[comp] = clock;
   }
+  if (kind == PIPE_LOAD) d->cta[slot].pipe[warp].over = clock;
+}
+
+u32 tensor_over(const Detector *d, u32 group, const Knowledge *k, u32 c) {
+  u32 at = c % d->per_cta, first = d->warps + ENGINES + PIPE_LOAD * d->warps;
+  if (!k->rows || d->profile != PROFILE_PRACTICE || at < first || at >= first + d->warps)
+    return 0;
+  const PipeAgent *p = &d->cta[group * d->cluster + c / d->per_cta].pipe[at - first];
+  u32 use = k->entry[(PLANES * 3 + ROW_ISSUED) * k->n + c - first];
+  return use && p->uses - use < LOADS ? p->over_by[use % LOADS] : 0;
 }
 
 /* --- loads and their registers -------------------------------------------------------- */
@@ -152,6 +162,10 @@ void detector_load_used(Detector *d, u32 slot, u32 warp, u32 number) {
     if (!any++) p->uses++;
     l->used = p->uses;
   }
+  const Load *next = &p->load[(p->over + 1) % LOADS];
+  while (next->clock == p->over + 1 && next->used && next->used != NEVER)
+    next = &p->load[(++p->over + 1) % LOADS];
+  p->over_by[p->uses % LOADS] = p->over;
   /* the warp's own place in the row of what it issued is free for its uses */
   if (any) issued(w, FULL, w->comp, p->uses);
 }
