@@ -5,7 +5,8 @@ the same packed batches in one process. SM120-class code needs no instruction th
 sm_90a lacks except packed f32x2 arithmetic, so on an SM90 card all of them are
 compiled for it; cuDNN's multiplies pairs one by one there. Every result is compared
 with torch's before it is timed. The table gives medians of rounds in which the kernels
-take turns, timed by CUDA events.
+take turns, timed by CUDA events around a CUDA graph of calls: what the host does between
+launches does not count.
 """
 
 from __future__ import annotations
@@ -31,16 +32,25 @@ AGREE = 0.02
 Call = Callable[[], torch.Tensor]
 
 
-def once(call: Call, repeats: int) -> float:
-    """Milliseconds of one call, from `repeats` between two events."""
+def recorded(call: Call, repeats: int) -> Any:
+    """A CUDA graph of `repeats` calls: replayed, it costs the host nothing."""
+    cuda: Any = torch.cuda
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph):
+        for _ in range(repeats):
+            call()
+    return graph
+
+
+def timed(run: Callable[[], object]) -> float:
+    """Milliseconds between events around `run`."""
     event: Any = torch.cuda.Event
     start, stop = (event(enable_timing=True) for _ in range(2))
     start.record()
-    for _ in range(repeats):
-        call()
+    run()
     stop.record()
     stop.synchronize()
-    return float(start.elapsed_time(stop)) / repeats
+    return float(start.elapsed_time(stop))
 
 
 def measure(batch: Batch, names: tuple[str, ...]) -> dict[str, float | str]:
@@ -60,14 +70,15 @@ def measure(batch: Batch, names: tuple[str, ...]) -> dict[str, float | str]:
             rows[name] = f"differs from torch by {error:.3g}"
             continue
         calls[name] = call
-    repeats = {
-        name: max(1, round(TARGET_MS / max(once(call, 2), 1e-3)))
-        for name, call in calls.items()
-    }
+    repeats, graphs = {}, {}
+    for name, call in calls.items():
+        once = timed(recorded(call, 1).replay)
+        repeats[name] = max(1, round(TARGET_MS / max(once, 1e-3)))
+        graphs[name] = recorded(call, repeats[name])
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
-        for name, call in calls.items():
-            times[name].append(once(call, repeats[name]))
+        for name, graph in graphs.items():
+            times[name].append(timed(graph.replay) / repeats[name])
     return rows | {name: statistics.median(taken) for name, taken in times.items()}
 
 

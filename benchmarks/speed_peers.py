@@ -46,7 +46,6 @@ def ours(batch: Batch, operands: Operands) -> Call:
     workspace = torch.empty(
         declared.workspace_bytes(), dtype=torch.uint8, device="cuda"
     )
-    stream = torch.cuda.current_stream().cuda_stream
 
     def call() -> torch.Tensor:
         compiled.execute(
@@ -58,7 +57,7 @@ def ours(batch: Batch, operands: Operands) -> Call:
             operands.prefix,
             operands.prefix,
             workspace,
-            stream,
+            torch.cuda.current_stream().cuda_stream,
         )
         return out
 
