@@ -5,8 +5,8 @@ the same packed batches in one process. SM120-class code needs no instruction th
 sm_90a lacks except packed f32x2 arithmetic, so on an SM90 card all of them are
 compiled for it; cuDNN's multiplies pairs one by one there. Every result is compared
 with torch's before it is timed. The table gives medians of rounds in which the kernels
-take turns, timed by CUDA events around a CUDA graph of calls: what the host does between
-launches does not count.
+take turns. A round is a CUDA graph of calls between two events, so that the time of the
+host does not count.
 """
 
 from __future__ import annotations
