@@ -10,12 +10,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sidestream.harness.checks import bounds, execution, races, scratch
-from sidestream.harness.checks.outcome import CheckOutcome, judged, not_asked, not_run
-from sidestream.harness.commands import console
+from sidestream.harness.checks.outcome import (
+    PASSED,
+    CheckOutcome,
+    judged,
+    not_asked,
+    not_run,
+)
+from sidestream.harness.commands import console, recorded_code
 from sidestream.harness.commands.check import prepare_folder
+from sidestream.harness.commands.recorded_code import DIFFERS
 from sidestream.harness.device import explore
 from sidestream.harness.device.programs import CACHE
-from sidestream.harness.device.vgpu import Outcome, run_launch
+from sidestream.harness.device.vgpu import Outcome, failed, no_time, run_launch
 from sidestream.harness.dsl.chip import CHIPS
 from sidestream.harness.dsl.record import RecordedLaunch, read_launch
 from sidestream.harness.errors import PtxError, UnsupportedError, UsageError
@@ -62,18 +69,27 @@ def run(
     began, started = time.time(), datetime.now(UTC)
     before = recorded.memory.snapshot()
     profile = settings.profile if settings.races else None
-    failure, tried = _explore(recorded, options, profile, explored)
-    if failure is not None:
-        options = options.scheduled(failure.schedule)
-        settings = replace(settings, schedule=failure.schedule.spell())
-    outcome = run_launch(recorded.launch, recorded.memory, options, None, profile)
+    failure, tried = None, 0
+    compared: CheckOutcome | None = None
+    try:
+        failure, tried = _explore(recorded, options, profile, explored)
+        if failure is not None:
+            options = options.scheduled(failure.schedule)
+            settings = replace(settings, schedule=failure.schedule.spell())
+        outcome = run_launch(recorded.launch, recorded.memory, options, None, profile)
+        if ptx is not None and outcome.finished:
+            compared = recorded_code.compare(folder, options, recorded.memory)
+    except KeyboardInterrupt:
+        outcome = failed(recorded.launch, "interrupted", no_time())
     replay = _replay(folder, ptx, settings)
     outcome = replace(
         outcome,
         findings=tuple(replace(f, replay=replay) for f in outcome.findings),
         incomplete=tuple(replace(i, scenario=folder.name) for i in outcome.incomplete),
     )
-    case = _case(outcome, folder.name, replay, raced=settings.races)
+    checks = _checks(outcome, raced=settings.races)
+    checks += [compared] if compared else []
+    case = _case(outcome, folder.name, replay, checks)
     report = Report(
         command=command,
         version=version(),
@@ -97,6 +113,7 @@ def run(
         str(page) if page else None,
         notes=[
             *_found(failure, tried),
+            *([compared.reason] if compared and compared.status != PASSED else []),
             *(f"changed: {n} bytes of {name}" for name, n in changed.items()),
         ],
     )
@@ -168,9 +185,12 @@ def _program(recorded: RecordedLaunch, path: Path) -> Program:
     return program
 
 
-def _case(outcome: Outcome, name: str, replay: str, *, raced: bool) -> Case:
-    checks = _checks(outcome, raced=raced)
+def _case(
+    outcome: Outcome, name: str, replay: str, checks: Sequence[CheckOutcome]
+) -> Case:
     verdict = Verdict.CLEAN
+    if any(c.name == recorded_code.NAME and c.status == DIFFERS for c in checks):
+        verdict = Verdict.REVIEW
     if outcome.incomplete:
         verdict = Verdict.INCOMPLETE
     if outcome.findings:

@@ -5,10 +5,14 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
+from device_case import launch_of, text_of
 
 from sidestream.harness import cli
+from sidestream.harness.cuda.memory import AllocationTable
+from sidestream.harness.dsl.record import write_launch
 
 FORMS = (
     *("report.json", "report.html", "junit.xml"),
@@ -110,6 +114,55 @@ def test_code_that_strays_is_1_and_names_the_tensor(sidestream, recorded, tmp_pa
     document = json.loads((out / "report.json").read_text())
     assert document["verdict"] == "findings"
     assert document["findings"][0]["sites"][0]["ptx_line"]
+
+
+def test_other_results_than_those_of_the_recorded_code_are_to_be_looked_at(
+    sidestream, recorded, tmp_path
+):
+    folder = forward(recorded)
+    text = (folder / "kernel.ptx").read_text()
+    other, out = tmp_path / "k.ptx", tmp_path / "out"
+    other.write_text(text + "\n")
+    status, shown = sidestream("emulate", folder, "--ptx", other, "--out", out)
+    assert status == 0
+    assert "verdict: clean" in shown
+    # Scores of keys past the mask get the weight of others.
+    turned = text.replace("ex2.approx.ftz.f32", "abs.ftz.f32", 1)
+    assert turned != text
+    other.write_text(turned)
+    status, shown = sidestream("emulate", folder, "--ptx", other, "--out", out)
+    assert status == 0
+    assert "verdict: review" in shown
+    assert re.search(r"results differ from the recorded code: \d+ bytes of out", shown)
+    document = json.loads((out / "report.json").read_text())
+    assert document["cases"][0]["checks"]["results"] == "failed"
+    assert document["findings"] == []
+
+
+def test_ctrl_c_within_a_watched_launch_leaves_a_report(tmp_path, interruptible):
+    table = AllocationTable()
+    buffer = table.allocate(256, "out", fill=b"\0")
+    poll = "ld.global.u32 %r1, [%rd0];\nsetp.eq.u32 %p0, %r1, 0;"
+    text = text_of(f"ROUND:\n{poll}\n@%p0 bra ROUND;")
+    write_launch(tmp_path / "launch", launch_of(text, buffer.va), table, "sm_120a")
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "sidestream.harness.cli", "emulate"]
+    process = subprocess.Popen(
+        [*command, str(tmp_path / "launch"), "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while process.poll() is None and not out.exists():
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    shown, errors = process.communicate(timeout=120)
+    assert process.returncode == 3, (shown, errors)
+    document = json.loads((out / "report.json").read_text())
+    assert document["verdict"] == "incomplete"
+    assert [entry["reason"] for entry in document["incomplete"]] == ["interrupted"]
+    assert all((out / form).stat().st_size for form in FORMS)
 
 
 def test_code_without_semantics_is_3_and_names_the_line(sidestream, recorded, tmp_path):

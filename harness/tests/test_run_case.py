@@ -13,6 +13,7 @@ from sidestream.harness.finding import Verdict
 from sidestream.harness.launch import Launch
 from sidestream.harness.run.case import Bench, run_case
 from sidestream.harness.run.settings import Settings
+from sidestream.harness.run.token import decode
 from sidestream.kernels.protocol import CacheInfo
 from sidestream.scenarios.scenario import Scenario
 
@@ -289,6 +290,25 @@ def test_what_the_host_does_during_execute_is_caught(make, kind, operation):
     assert operation in found[0].message
     assert outcome.case.checks["host-sync"].status == "failed"
     assert "test_run_case.py" in (found[0].sites[0].source or "")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"seed": 3, "profile": "isa"},
+        {"schedule": "pct:5:2", "sms": 2},
+    ],
+)
+def test_the_replay_of_a_race_gives_the_same_findings(settings):
+    outcome = outcome_of(Races, **settings)
+    assert "gmem-race" in {f.kind for f in outcome.findings}
+    (replay,) = {f.replay for f in outcome.findings}
+    program, command, token = replay.split()
+    assert (program, command) == ("sidestream", "replay")
+    chosen, scenario = decode(token)
+    assert chosen == Settings(**settings)
+    again = run_case(Bench(settings=chosen, driver=Oracle(Races)), scenario)
+    assert again.findings == outcome.findings
 
 
 def test_without_the_race_check_the_rest_is_judged():
