@@ -78,7 +78,7 @@ def run(
             settings = replace(settings, schedule=failure.schedule.spell())
         outcome = run_launch(recorded.launch, recorded.memory, options, None, profile)
         if ptx is not None and outcome.finished:
-            compared = recorded_code.compare(folder, options, recorded.memory)
+            compared = recorded_code.compare(folder, options, recorded)
     except KeyboardInterrupt:
         outcome = failed(recorded.launch, "interrupted", no_time())
     replay = _replay(folder, ptx, settings)

@@ -6,16 +6,15 @@ from collections import Counter
 from pathlib import Path
 
 from sidestream.harness.checks.outcome import CheckOutcome, not_run, passed
-from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.vgpu import run_launch
-from sidestream.harness.dsl.record import read_launch
+from sidestream.harness.dsl.record import RecordedLaunch, read_launch
 from sidestream.harness.exec.machine import Options
 
 NAME = "results"
 DIFFERS = "failed"
 
 
-def compare(folder: Path, options: Options, left: AllocationTable) -> CheckOutcome:
+def compare(folder: Path, options: Options, other: RecordedLaunch) -> CheckOutcome:
     """Execute the recorded code and compare all memory byte by byte.
 
     There is no reference for a launch by itself: that the bytes differ may be what was
@@ -24,7 +23,7 @@ def compare(folder: Path, options: Options, left: AllocationTable) -> CheckOutco
     Args:
         folder: The recorded launch.
         options: Those that the other code was executed with.
-        left: Memory that the other code left.
+        other: The launch of the other code, after it was executed.
 
     Raises:
         KeyboardInterrupt: as it comes.
@@ -35,7 +34,7 @@ def compare(folder: Path, options: Options, left: AllocationTable) -> CheckOutco
         why = [i.reason for i in ran.incomplete] + [f.message for f in ran.findings]
         return not_run(NAME, f"the recorded code did not end: {(why or ['?'])[0]}")
     differs: Counter[str] = Counter()
-    for change in recorded.memory.changed(left.snapshot()):
+    for change in recorded.memory.changed(other.memory.snapshot()):
         differs[change.allocation.name] += change.stop - change.start
     if not differs:
         return passed(NAME, "the same bytes as the recorded code leaves")
