@@ -214,10 +214,11 @@ class Allocator:
 
     def process_events(self) -> None:
         """Make blocks reusable whose events have passed; not during a capture."""
-        self._take_deferred()
         for waiting in self._open.values():
             while waiting and self.events.passed(waiting[0][0]):
                 self._passed(*waiting.popleft())
+        # An event that is recorded now has not passed before the next call.
+        self._take_deferred()
 
     def empty(self) -> None:
         """Wait for all held-back blocks, then give unused segments to the driver."""

@@ -64,7 +64,6 @@ class Capture:
         nodes: What was captured.
         tips: By stream, the nodes that its next one waits for.
         lanes: By stream, the number of its branch.
-        branches: How many branches there are, those of graphs inside included.
         broken: Why it is invalid, or "".
     """
 
@@ -76,7 +75,6 @@ class Capture:
     nodes: list[Node] = field(default_factory=list)
     tips: dict[Stream, frozenset[int]] = field(default_factory=dict)
     lanes: dict[Stream, int] = field(default_factory=dict)
-    branches: int = 0
     broken: str = ""
 
 
@@ -106,9 +104,7 @@ def fork(capture: Capture, stream: Stream, tips: frozenset[int]) -> None:
     """Let a stream take part in a capture, behind `tips`."""
     stream.capture = capture
     capture.tips[stream] = capture.tips.get(stream, frozenset()) | tips
-    if stream not in capture.lanes:
-        capture.lanes[stream] = capture.branches
-        capture.branches += 1
+    capture.lanes.setdefault(stream, len(capture.lanes))
 
 
 def check(capture: Capture) -> None:
@@ -170,7 +166,7 @@ def wait(stream: Stream, record: Record) -> None:
         CudaError: cudaErrorStreamCaptureIsolation for an event recorded outside of
             the stream's capture, cudaErrorStreamCaptureMerge for one of another
             capture, cudaErrorStreamCaptureImplicit on the legacy default stream,
-            cudaErrorCapturedEvent for one whose capture has ended.
+            cudaErrorInvalidValue for one whose capture has ended.
     """
     theirs, ours = record.capture, stream.capture
     if ours is not None:
@@ -187,7 +183,7 @@ def wait(stream: Stream, record: Record) -> None:
         raise CudaError("cudaErrorStreamCaptureMerge", ours.broken)
     if theirs.origin.capture is not theirs:
         raise CudaError(
-            "cudaErrorCapturedEvent",
+            "cudaErrorInvalidValue",
             "the event was last recorded in a capture that has ended",
         )
     check(theirs)
@@ -201,25 +197,27 @@ def end(stream: Stream, thread: int) -> Capture:
     """End the capture that began on a stream; it is over even where this raises.
 
     Raises:
-        CudaError: cudaErrorStreamCaptureUnmatched when it did not begin on this
-            stream, cudaErrorStreamCaptureWrongThread when another thread began it,
+        CudaError: cudaErrorIllegalState where nothing is captured,
+            cudaErrorStreamCaptureUnmatched when it did not begin on this stream,
+            cudaErrorStreamCaptureWrongThread when another thread began it,
             cudaErrorStreamCaptureInvalidated when it broke,
             cudaErrorStreamCaptureUnjoined when a branch was not joined.
     """
     capture = stream.capture
-    if capture is None or capture.origin is not stream:
-        if capture is not None:
-            capture.broken = f"it was ended on {stream}, not where it began"
+    if capture is None:
+        raise CudaError("cudaErrorIllegalState", f"{stream} is not capturing")
+    if capture.origin is not stream:
+        capture.broken = f"it was ended on {stream}, not where it began"
         raise CudaError(
             "cudaErrorStreamCaptureUnmatched", f"no capture began on {stream}"
         )
+    for member in capture.tips:
+        member.capture = None
     if capture.mode != "relaxed" and capture.thread != thread:
         raise CudaError(
             "cudaErrorStreamCaptureWrongThread",
             "a capture ends in the thread that began it, unless it is relaxed",
         )
-    for member in capture.tips:
-        member.capture = None
     check(capture)
     joined = _behind(capture, capture.tips[stream])
     for member, tips in capture.tips.items():

@@ -19,18 +19,20 @@ class CopyRule:
 
     Attributes:
         staged: Whether the host source is read within the call.
+        waits_before: Whether the host waits for the stream before it stages.
         waits: Whether the call returns only when the copy has landed.
     """
 
     staged: bool
+    waits_before: bool = False
     waits: bool
 
 
 def rule(direction: str, *, pinned: bool, blocking: bool) -> CopyRule:
     """Return the rule for a copy.
 
-    A transfer from pageable memory may wait for the stream before it stages; programs
-    cannot count on that, so that it orders nothing here.
+    An asynchronous transfer from pageable memory may wait for the stream before it
+    stages; programs cannot count on that, so that it orders nothing here.
 
     Args:
         direction: One of `DIRECTIONS`.
@@ -47,5 +49,8 @@ def rule(direction: str, *, pinned: bool, blocking: bool) -> CopyRule:
     if direction == "h2h":
         return CopyRule(staged=False, waits=True)
     if direction == "h2d":
-        return CopyRule(staged=not pinned, waits=blocking and pinned)
+        staged = not pinned
+        return CopyRule(
+            staged=staged, waits_before=staged and blocking, waits=blocking and pinned
+        )
     return CopyRule(staged=False, waits=blocking or not pinned)

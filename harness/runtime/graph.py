@@ -75,7 +75,7 @@ def made(capture: Capture, site: CallSite) -> Graph:
         id=next(_numbers),
         device=capture.origin.device,
         nodes=tuple(capture.nodes),
-        lanes=capture.branches,
+        lanes=len(capture.lanes),
         pool=capture.pool,
         site=site,
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sidestream.harness.runtime import capture as captures
 from sidestream.harness.runtime import graph as graphs
 from sidestream.harness.runtime.capture import Capture
@@ -99,18 +97,22 @@ class GraphCalls(State):
     ) -> None:
         """Replay a graph on a stream: all of it after the stream's work so far.
 
-        Reports name where an operation was captured. Captured into another graph,
-        its operations become nodes of that one.
+        Reports name where an operation was captured.
 
         Raises:
-            CudaError: as `enqueue`.
+            CudaError: as `enqueue`; cudaErrorStreamCaptureUnsupported on a stream that
+                is capturing.
         """
         site = site or here()
         with self.lock:
             self._not_in_host_function("cudaGraphLaunch")
             if stream.capture is not None:
-                self._capture_child(exec.graph, stream, stream.capture)
-                return
+                captures.check(stream.capture)
+                stream.capture.broken = f"a graph is launched on {stream}"
+                raise CudaError(
+                    "cudaErrorStreamCaptureUnsupported",
+                    f"a graph is launched on {stream}, which is capturing",
+                )
             exec.launches += 1
             host = self.order.host()
             base, waits, begin = self._before(stream, host)
@@ -150,20 +152,6 @@ class GraphCalls(State):
                 start=max(ends, default=begin),
             )
             exec.clock, exec.tails = dict(last.clock), (last.id,)
-
-    def _capture_child(self, graph: Graph, stream: Stream, into: Capture) -> None:
-        """Add the operations of a graph to a capture, behind the stream's tip."""
-        captures.check(into)
-        entry, first, lane = into.tips[stream], len(into.nodes), into.branches
-        for node in graph.nodes:
-            after = frozenset(index + first for index in node.after) or entry
-            moved = replace(
-                node, index=node.index + first, after=after, lane=node.lane + lane
-            )
-            into.nodes.append(moved)
-        into.branches += graph.lanes
-        if not graph.empty:
-            into.tips[stream] = frozenset(index + first for index in graph.leaves)
 
     def graph_pool(self) -> int:
         """Return a number for a private memory pool that several captures share."""

@@ -143,6 +143,7 @@ class MemoryCalls(StreamMemoryCalls):
             CudaError: cudaErrorStreamCaptureUnsupported during a capture.
         """
         with self.lock:
+            self._not_in_host_function("cudaMalloc")
             self._forbid("cudaMalloc")
             address = self._backing.reserve(size, device)
             self._raw[address] = device, size
@@ -161,6 +162,7 @@ class MemoryCalls(StreamMemoryCalls):
                 raise CudaError(
                     "cudaErrorInvalidValue", f"cudaFree of {address:#x}, not allocated"
                 )
+            self._not_in_host_function("cudaFree")
             self._forbid("cudaFree")
             device, size = self._raw.pop(address)
             self._end_tenancy(address, site)
@@ -234,9 +236,11 @@ class MemoryCalls(StreamMemoryCalls):
             label: What reports call it.
             site: Where host code asked for it.
 
+        On a stream that is capturing the copy becomes a node like any other, which
+        reads pageable memory when it is replayed; torch refuses to capture such a one.
+
         Raises:
-            CudaError: cudaErrorStreamCaptureUnsupported for pageable memory on a
-                stream that is capturing, or a blocking copy during a capture.
+            CudaError: as `enqueue`.
         """
         site = site or here()
         label = label or f"copy {direction}"
@@ -250,17 +254,14 @@ class MemoryCalls(StreamMemoryCalls):
                 reads = () if direction[0] == "h" else reads
                 writes = () if direction[2] == "h" else writes
             rule = copies.rule(direction, pinned=pinned, blocking=blocking)
-            if stream.capture is not None and (rule.staged or rule.waits):
-                raise CudaError(
-                    "cudaErrorStreamCaptureUnsupported",
-                    f"{label} of pageable memory, or one that blocks, on {stream}, "
-                    "which is capturing",
-                )
-            if rule.waits:
-                self._forbid(label)
+            captured = stream.capture is not None
+            if rule.waits_before and not captured:
+                clock, waits, until = self._work_of(stream)
+                self._wait(label, str(stream), waits, until, site)
+                join(self.order.host().clock, clock)
             if block is not None and direction != "d2d":
                 block.uses[stream] = None
-            if rule.staged:
+            if rule.staged and not captured:
                 run = take()
             else:
 

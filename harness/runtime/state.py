@@ -223,6 +223,16 @@ class State:
                 begin = max(begin, other.busy_until)
         return clock, waits, max(begin, host.now)
 
+    def _work_of(self, stream: Stream) -> tuple[dict[int, int], set[int], float]:
+        """Return what a wait for a stream covers.
+
+        The legacy default stream takes blocking streams along; a blocking stream does
+        not take along what the default stream was given after its own last operation.
+        """
+        if stream.legacy:
+            return self._before(stream, self.order.host())
+        return dict(stream.clock), {stream.tail}, stream.busy_until
+
     def _op(
         self,
         kind: str,
@@ -312,9 +322,10 @@ class State:
         detail: str = "",
     ) -> int:
         """Land what the host waits for; log it and return how many were needed."""
-        self._not_in_host_function(call)
         ids = list(ids)
         needed = len(self.queue.needed(ids))
+        if needed:  # an event that has been reached may be waited for anywhere
+            self._not_in_host_function(call)
         self.queue.finish(ids)
         host = self.order.host()
         self.host_waits.append(
@@ -340,7 +351,10 @@ class State:
             join(self.order.host().clock, stream.clock)
 
     def _not_in_host_function(self, call: str) -> None:
-        """Refuse a CUDA call that a host function makes (`cudaLaunchHostFunc`)."""
+        """Refuse a CUDA call that a host function makes (`cudaLaunchHostFunc`).
+
+        A card lets it ask for events that have been reached, and nothing else.
+        """
         op = self._landing_op
         if op is not None and op.kind == "host-function":
             raise CudaError(

@@ -161,7 +161,8 @@ class StreamCalls(State):
         queries ends. One that finds it done orders what follows after it.
 
         Raises:
-            CudaError: cudaErrorCapturedEvent, cudaErrorStreamCaptureUnsupported.
+            CudaError: cudaErrorCapturedEvent, or cudaErrorInvalidValue when its capture
+                is over; cudaErrorStreamCaptureUnsupported.
         """
         with self.lock:
             record = self._outside(event, "cudaEventQuery")
@@ -176,8 +177,9 @@ class StreamCalls(State):
             CudaError: cudaErrorStreamCaptureUnsupported.
         """
         with self.lock:
+            self._not_in_host_function("cudaStreamQuery")
             self._outside_capture(stream, "cudaStreamQuery")
-            clock, waits, _ = self._before(stream, self.order.host())
+            clock, waits, _ = self._work_of(stream)
             return self._query(waits, clock)
 
     def synchronize_event(
@@ -220,9 +222,9 @@ class StreamCalls(State):
             CudaError: cudaErrorStreamCaptureUnsupported.
         """
         with self.lock:
+            self._not_in_host_function(call)
             self._outside_capture(stream, call)
-            # The legacy default stream has waited for the blocking ones as well.
-            clock, waits, until = self._before(stream, self.order.host())
+            clock, waits, until = self._work_of(stream)
             self._wait(call, str(stream), waits, until, site or here(), detail)
             join(self.order.host().clock, clock)
 
@@ -240,6 +242,7 @@ class StreamCalls(State):
                 captured; cudaErrorInvalidDevice.
         """
         with self.lock:
+            self._not_in_host_function(call)
             for stream in self.streams.on(device):
                 self._outside_capture(stream, call)
             self._wait_for_device(call, device, site or here())
@@ -258,6 +261,8 @@ class StreamCalls(State):
                         "cudaErrorInvalidResourceHandle",
                         "elapsed time needs two recorded events that take the time",
                     )
+            for event in (start, end):
+                assert event.record is not None
                 if start.device != end.device:
                     raise CudaError(
                         "cudaErrorInvalidResourceHandle",
@@ -290,9 +295,9 @@ class StreamCalls(State):
         )
 
     def _query(self, targets: set[int], clock: Clock) -> bool:
-        self._not_in_host_function("cudaEventQuery")
         needed = self.queue.needed(targets)
         if needed:
+            self._not_in_host_function("cudaEventQuery")
             self.queue.step(needed)
             return False
         join(self.order.host().clock, clock)
@@ -301,9 +306,11 @@ class StreamCalls(State):
     def _outside(self, event: Event, call: str) -> Record | None:
         record = event.record
         if record is not None and record.capture is not None:
-            record.capture.broken = f"{call} on an event of the capture"
+            capture = record.capture
+            active = capture.origin.capture is capture and not capture.broken
+            capture.broken = capture.broken or f"{call} on an event of the capture"
             raise CudaError(
-                "cudaErrorCapturedEvent",
+                "cudaErrorCapturedEvent" if active else "cudaErrorInvalidValue",
                 f"{call} on an event that was last recorded in a capture",
             )
         self._forbid(call)

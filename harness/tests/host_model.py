@@ -51,6 +51,10 @@ class Model:
         both = [self.last.get(stream)]
         return both + ([self.last.get(0)] if stream in self.blocking else [])
 
+    def work_of(self, stream):
+        """What a wait of the host for a stream covers."""
+        return self.tails(stream) if stream == 0 else [self.last.get(stream)]
+
     def operate(self, stream, thread=0, after=(), **given):
         call = self.host(thread)
         node = self.add([call, *self.tails(stream), *after], **given)

@@ -13,7 +13,7 @@ PAGEABLE = Span(0x9000_0000, 64)
     ("direction", "pinned", "blocking", "staged", "waits"),
     [
         ("h2d", False, False, True, False),
-        ("h2d", False, True, True, False),
+        ("h2d", False, True, True, False),  # waits before instead
         ("h2d", True, False, False, False),
         ("h2d", True, True, False, True),
         ("d2h", False, False, False, True),
@@ -142,13 +142,27 @@ def test_two_devices_of_a_copy_race_with_kernels():
     assert case.races() == [("stream-race", "copy", "kernel")]
 
 
-@pytest.mark.parametrize("direction", ["h2d", "d2h"])
-def test_pageable_memory_cannot_be_captured(direction):
+def test_a_captured_copy_of_pageable_memory_reads_it_at_the_replay():
+    """CUDA takes it; it is torch that refuses to capture such a copy."""
     case = Copies()
     side = case.rt.pool_stream()
     case.rt.begin_capture(side)
-    with pytest.raises(CudaError, match="cudaErrorStreamCaptureUnsupported"):
-        (case.upload if direction == "h2d" else case.download)(PAGEABLE, stream=side)
+    case.upload(PAGEABLE, stream=side)
+    graph = case.rt.instantiate(case.rt.end_capture(side))
+    case.host = "second"
+    case.rt.launch_graph(graph, side)
+    case.rt.synchronize_stream(side)
+    assert case.device == "second"
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_blocking_copy_from_pageable_memory_waits_for_the_stream_first(blocking):
+    case = Copies()
+    case.do("kernel", case.default, writes="other")
+    case.upload(PAGEABLE, blocking=blocking)
+    assert case.log == (["kernel"] if blocking else [])
+    case.do("elsewhere", case.rt.pool_stream(), reads="other")
+    assert case.clean() == blocking
 
 
 def test_a_captured_copy_reads_its_pinned_source_at_every_replay():

@@ -104,22 +104,13 @@ def test_the_host_waits_for_a_replay(case):
     assert case.clean()
 
 
-def test_a_graph_within_a_graph(case):
-    inner = diamond(case)
-
-    def body(side):
-        case.do("first", side, writes="x")
+def test_a_graph_cannot_be_launched_within_a_capture(case):
+    inner, side = diamond(case), case.rt.pool_stream()
+    case.rt.begin_capture(side)
+    with pytest.raises(CudaError, match="cudaErrorStreamCaptureUnsupported"):
         case.rt.launch_graph(inner, side)
-        case.do("last", side, writes="x")
-
-    outer = captured(case, body)
-    assert len(outer.graph.nodes) == 6
-    assert outer.graph.nodes[1].after == {0}
-    assert outer.graph.nodes[5].after == {4}
+    assert case.rt.capturing(side) == "invalidated"
     assert inner.launches == 0
-    case.rt.launch_graph(outer, case.default)
-    assert case.clean()
-    assert (case.log[0], case.log[-1]) == ("first", "last")
 
 
 def test_operations_are_replaced_by_others_of_the_same_shape(case):

@@ -54,7 +54,7 @@ def run_model(program):
             case "wait":
                 model.wait(*rest)
             case "sync stream":
-                model.wait_host(model.tails(rest[0]))
+                model.wait_host(model.work_of(rest[0]))
             case "sync event":
                 if rest[0] in model.events:
                     model.wait_host([model.events[rest[0]]])

@@ -179,3 +179,14 @@ def test_an_unknown_kind_of_operation():
     rt = Runtime()
     with pytest.raises(ValueError, match="unknown kind"):
         rt.enqueue(kind="kernel", label="k", stream=rt.stream(0))
+
+
+def test_a_wait_for_a_blocking_stream_does_not_cover_the_default_one():
+    case = Case("laziest")
+    blocking = case.rt.create_stream(blocking=True)
+    case.do("a", case.default)
+    case.rt.synchronize_stream(blocking)
+    assert case.log == []
+    case.do("b", blocking)
+    case.rt.synchronize_stream(blocking)
+    assert case.log == ["a", "b"]
