@@ -38,7 +38,8 @@ def compare(folder: Path, options: Options, other: RecordedLaunch) -> CheckOutco
         differs[change.allocation.name] += change.stop - change.start
     if not differs:
         return passed(NAME, "the same bytes as the recorded code leaves")
-    spelled = ", ".join(f"{count} bytes of {name}" for name, count in differs.items())
+    counted = differs.most_common()
+    spelled = ", ".join(f"{count} bytes of {name}" for name, count in counted)
     return CheckOutcome(
         name=NAME,
         status=DIFFERS,
