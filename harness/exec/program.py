@@ -159,7 +159,7 @@ def lower(
         low.begin(ins)
         reason = ""
         if not ins.known:
-            reason = "unknown instruction"
+            reason = ins.refused or "unknown instruction"
         else:
             family = FAMILIES.get(ins.op)
             if family is None:

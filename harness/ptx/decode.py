@@ -238,6 +238,7 @@ class _Decoder:
                 source=self._source,
                 known=found.known,
                 writes=found.writes,
+                refused=found.refused,
             )
         )
 

@@ -23,7 +23,7 @@ from sidestream.harness.ptx import (
     forms_wgmma,
     ir,
 )
-from sidestream.harness.ptx.forms import Family, Match, bind, match
+from sidestream.harness.ptx.forms import Family, Match, bind, match, refusal
 
 FAMILIES: tuple[Family, ...] = (
     *forms_integer.FAMILIES,
@@ -56,6 +56,7 @@ class Reading:
     args: Mapping[str, ir.Operand]
     writes: tuple[str, ...]
     known: bool
+    refused: str = ""
 
 
 def _index() -> dict[str, list[Family]]:
@@ -101,7 +102,9 @@ def bind_operands(spelling: str, operands: Sequence[ir.Operand]) -> Reading:
                 fitting.op, fitting.mods, bound.args, bound.writes, known=True
             )
     numbered = {str(i): operand for i, operand in enumerate(operands)}
-    return Reading(_family_name(spelling), {}, numbered, (), known=False)
+    why = [refusal(fitting, operands) for fitting in readings(spelling)]
+    told = next(filter(None, why), "its operands do not fit") if why else ""
+    return Reading(_family_name(spelling), {}, numbered, (), known=False, refused=told)
 
 
 def _family_name(spelling: str) -> str:

@@ -126,6 +126,7 @@ class Form:
         op: Family name given to the instruction; the family's spelling if None.
         implied: Slots that the spelling leaves unsaid.
         rule: Refuses combinations that PTX does not have; sees slots and operands.
+        ruled: What the rule asks for, in words.
     """
 
     words: str
@@ -133,6 +134,7 @@ class Form:
     op: str | None = None
     implied: Mapping[str, str] = field(default_factory=dict)
     rule: Rule | None = None
+    ruled: str = ""
     slots: tuple[Slot, ...] = field(init=False)
     rules: tuple[OperandRule, ...] = field(init=False)
 
@@ -210,6 +212,17 @@ def _words_in_any_order(slots: Sequence[Slot], words: Sequence[str]) -> Mods | N
         if slot.name is not None:
             mods[slot.name] = slot.values[word]
     return mods if all(slot.optional for slot in free) else None
+
+
+def refusal(found: Match, operands: Sequence[ir.Operand]) -> str:
+    """Say what of an instruction, whose words the form fits, it refuses."""
+    args: Args = {}
+    form = found.form
+    if len(operands) > len(form.rules) or not _bind(
+        form.rules, operands, found.mods, args
+    ):
+        return ""
+    return form.ruled or "its words and operands do not go together"
 
 
 def bind(found: Match, operands: Sequence[ir.Operand]) -> Bound | None:

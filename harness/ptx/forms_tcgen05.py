@@ -43,6 +43,12 @@ def _register_count(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> 
     )
 
 
+_DENSE = (
+    "its lane mask needs 4 registers with cta_group::1 and 8 with cta_group::2; "
+    "ashift does not go with collector fill or use"
+)
+
+
 def _dense(mods: Mapping[str, str], args: Mapping[str, ir.Operand]) -> bool:
     """The lane mask has 128 bits a CTA; shifted rows are not kept for later."""
     if "ashift" in mods and mods.get("collector", "").endswith(("::fill", "::use")):
@@ -99,6 +105,7 @@ def _mma(spelling: str) -> Family:
                 f"{_GROUP} kind=kind::f16|kind::tf32{shift} {_COLLECTOR_A}",
                 f"{start} {{mask}}:b32? enable:pred $scale_input?",
                 rule=_dense,
+                ruled=_DENSE,
             )
         )
         forms.append(
@@ -106,6 +113,7 @@ def _mma(spelling: str) -> Family:
                 f"{_GROUP} kind=kind::f8f6f4|kind::i8{shift} {_COLLECTOR_A}",
                 f"{start} {{mask}}:b32? enable:pred",
                 rule=_dense,
+                ruled=_DENSE,
             )
         )
         forms += [

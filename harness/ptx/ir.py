@@ -153,6 +153,7 @@ class Instruction:
         known: False if no form in the tables matches the spelling; then `mods` is
             empty, `args` is numbered `0, 1, ...`, and executing it is `incomplete`.
         writes: Names of the arguments that are destinations, as far as present.
+        refused: Why an instruction whose words are known is not, or empty.
     """
 
     index: int
@@ -166,6 +167,7 @@ class Instruction:
     source: SourceLine | None
     known: bool = True
     writes: tuple[str, ...] = ()
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ static int mbarrier_arrive(Warp *w, const Insn *i, u32 m) {
     u32 l = (u32)__builtin_ctz(left);
     u32 at = shared_address(w, i, l, (u32)i->x[0] & 0xff, addr[l], 8);
     if (!at || !smem(w, i, l, at, 8, 8)) continue;
-    if (!i->x[1]) mbarrier_pend(w->m, i, w->cta, at);
+    if (!i->x[1]) mbarrier_pend(w, i, l, at);
     Async *op = async_new(w, i, ASYNC_CP_ARRIVE, land_arrive);
     if (!op) return STEP_STOP;
     op->lane = l;

@@ -104,15 +104,19 @@ static MbarResult apply(Machine *m, Object o, u32 op, u32 flags, u32 count, u32 
   return r;
 }
 
+/* By the operation that lands, or a lane of `w` where none does. */
 static void from_outside(Machine *m, const Insn *i, Cta *c, u32 addr, u32 op, u32 count,
-                         u32 tx) {
+                         u32 tx, const Warp *w, u32 lane) {
+  const Async *by = m->landing;
+  u32 warp = by ? by->warp->id : w ? w->id : 0;
+  if (by) lane = by->lane;
   Object o = object_at(c, addr);
   if (smem_gone(c, addr)) {
-    fault_at(m, i, c, 0, 0, FAULT_CLUSTER, addr, 8, CLUSTER_EXITED);
+    fault_at(m, i, c, warp, lane, FAULT_CLUSTER, addr, 8, CLUSTER_EXITED);
     return;
   }
   if (!o.at) {
-    fault_at(m, i, c, 0, 0, addr & 7 ? FAULT_SMEM_MISALIGNED : FAULT_SMEM_OOB, addr, 8,
+    fault_at(m, i, c, warp, lane, addr & 7 ? FAULT_SMEM_MISALIGNED : FAULT_SMEM_OOB, addr, 8,
              m->smem_size);
     return;
   }
@@ -120,19 +124,19 @@ static void from_outside(Machine *m, const Insn *i, Cta *c, u32 addr, u32 op, u3
   if (m->landing) OBSERVE(m, mbarrier_engine, m->landing, addr, op);
   MbarResult r = apply(m, o, op, 0, count, tx, 0, &old);
   if (r.completed) OBSERVE(m, mbarrier_phase, c, addr);
-  if (r.error) fault_at(m, i, c, 0, 0, FAULT_MBARRIER, addr, 8, r.error);
+  if (r.error) fault_at(m, i, c, warp, lane, FAULT_MBARRIER, addr, 8, r.error);
 }
 
 void mbarrier_complete_tx(Machine *m, const Insn *i, Cta *c, u32 addr, u32 bytes) {
-  from_outside(m, i, c, addr, MBAR_COMPLETE_TX, 0, bytes);
+  from_outside(m, i, c, addr, MBAR_COMPLETE_TX, 0, bytes, NULL, 0);
 }
 
 void mbarrier_arrive_async(Machine *m, const Insn *i, Cta *c, u32 addr, u32 count) {
-  from_outside(m, i, c, addr, MBAR_ARRIVE, count, 0);
+  from_outside(m, i, c, addr, MBAR_ARRIVE, count, 0, NULL, 0);
 }
 
-void mbarrier_pend(Machine *m, const Insn *i, Cta *c, u32 addr) {
-  from_outside(m, i, c, addr, MBAR_PEND, 0, 0);
+void mbarrier_pend(const Warp *w, const Insn *i, u32 lane, u32 addr) {
+  from_outside(w->m, i, w->cta, addr, MBAR_PEND, 0, 0, w, lane);
 }
 
 /* --- instructions ----------------------------------------------------------------

@@ -56,6 +56,6 @@ static inline u32 mbarrier_pending(u64 word) { return (u32)(word & MBAR_MAX); }
 void mbarrier_complete_tx(Machine *m, const Insn *i, Cta *c, u32 addr, u32 bytes);
 void mbarrier_arrive_async(Machine *m, const Insn *i, Cta *c, u32 addr, u32 count);
 /* One more arrival expected of the current phase. */
-void mbarrier_pend(Machine *m, const Insn *i, Cta *c, u32 addr);
+void mbarrier_pend(const Warp *w, const Insn *i, u32 lane, u32 addr);
 
 #endif
