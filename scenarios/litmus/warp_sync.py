@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.litmus.twin import Twin, gmem, smem
+from sidestream.scenarios.litmus.twin import PROFILES, Found, Twin, gmem, smem
 
 _SYNC = "Parallel Synchronization and Communication Instructions: bar.warp.sync"
 _ELECT = "Parallel Synchronization and Communication Instructions: elect.sync"
@@ -30,7 +30,57 @@ def _instead(name: str, title: str, broken: str) -> Twin:
     )
 
 
+_MEET = "elect.sync %r4|%p1, 0xffffffff;\n"
+_WAIT = "$W: mbarrier.try_wait.parity.shared::cta.b64 %p0, [%bar], 0;\n@!%p0 bra $W;\n"
+_TELL = "@%one mbarrier.arrive.shared.b64 _, [%bar];\n"
+_READ = "ld.shared.b32 %r1, [%xl];\n"
+
+
+def _told(
+    name: str,
+    before: str,
+    after: str,
+    found: tuple[Found, ...],
+    *,
+    broken: str = _MEET,
+    broken_in: tuple[str, ...] = PROFILES,
+) -> Twin:
+    """Lanes of one warp access memory, lane 0 tells another warp, which follows."""
+    return Twin(
+        name=name,
+        rule="B3",
+        title=_SYNC,
+        warps=(before + "<op>" + _TELL, _WAIT + after),
+        bars=(1,),
+        op=_OP,
+        broken=broken,
+        found=found,
+        broken_in=broken_in,
+    )
+
+
+_READ_FIRST = smem("ld.shared.b32", "st.shared.b32")
+
 TWINS = (
+    _told(
+        "readers_meet_before_one_tells", _READ, _STORE, _READ_FIRST, broken_in=("isa",)
+    ),
+    _told(
+        "one_tells_for_readers_that_did_not_meet", _READ, _STORE, _READ_FIRST, broken=""
+    ),
+    _told("readers_meet_too_early", _MEET + _READ, _STORE, _READ_FIRST, broken=""),
+    _told(
+        "writers_meet_before_one_tells",
+        _STORE,
+        _READ,
+        smem("st.shared.b32", "ld.shared.b32"),
+    ),
+    _told(
+        "readers_of_global_memory_meet_before_one_tells",
+        "ld.global.b32 %r1, [%gl];\n",
+        "st.global.b32 [%gl], %lane;\n",
+        gmem("ld.global.b32", "st.global.b32"),
+    ),
     _instead("neighbours_meet", _SYNC, ""),
     _instead(
         "shuffle_is_no_barrier",

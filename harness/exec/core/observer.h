@@ -61,6 +61,8 @@ struct Observer {
   void (*cluster_wait)(void *state, const Warp *w, const Insn *i, u32 m);
   /* bar.warp.sync of lanes; any fence. */
   void (*converge)(void *state, const Warp *w, const Insn *i, u32 lanes);
+  /* elect, shfl, vote or match .sync: lanes meet, and nothing orders their memory. */
+  void (*meet)(void *state, const Warp *w, const Insn *i, u32 lanes);
   void (*fence)(void *state, const Warp *w, const Insn *i, u32 m);
   /* griddepcontrol.wait goes on; launch_dependents, the first of its CTA. */
   void (*grid_wait)(void *state, const Warp *w, const Insn *i, u32 m);

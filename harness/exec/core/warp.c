@@ -78,6 +78,7 @@ static int shfl(Warp *w, const Insn *i, u32 m) {
   if (d)
     for (u32 l = 0; l < LANES; l++) d[l] = (m >> l) & 1u ? out[l] : d[l];
   set_pred(w, i->x[1], pred, m);
+  OBSERVE(w->m, meet, w, i, m & masks[__builtin_ctz(m)]);
   return STEP_NEXT;
 }
 
@@ -86,6 +87,7 @@ static int vote(Warp *w, const Insn *i, u32 m) {
   u32 p = RP(i->a);
   FOR_GROUPS(i->c) {
     u32 yes = p & group;
+    OBSERVE(w->m, meet, w, i, group);
     if (i->x[0] == 3) {
       if (i->d == NOREF) continue;
       u32 *d = R32(i->d);
@@ -116,6 +118,7 @@ static int match(Warp *w, const Insn *i, u32 m) {
       for (u32 l = 0; l < LANES; l++)
         if (lane_on(group, (int)l)) d[l] = !i->x[0] ? out[l] : all ? group : 0;
     }
+    OBSERVE(w->m, meet, w, i, group);
     set_pred(w, i->x[1], all ? FULL : 0, group);
   }
   return STEP_NEXT;
@@ -188,6 +191,7 @@ static int elect(Warp *w, const Insn *i, u32 m) {
       for (u32 l = 0; l < LANES; l++) d[l] = (group >> l) & 1u ? lead : d[l];
     }
     set_pred(w, i->x[1], 1u << lead, group);
+    OBSERVE(w->m, meet, w, i, group);
   }
   return STEP_NEXT;
 }

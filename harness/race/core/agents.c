@@ -164,6 +164,18 @@ int warp_release_within(WarpAgent *w, u32 lanes, u32 within, Knowledge *out) {
   return released(w, lanes, within, WITHIN_GPU, out);
 }
 
+void warp_meet(WarpAgent *w, u32 lanes) {
+  if ((lanes & w->live) != w->live || !(w->live & (w->live - 1))) return;
+  w->meeting[w->n_meetings++ % MEETINGS] = ++w->clock;
+}
+
+u32 warp_met(const WarpAgent *w, u32 clock) {
+  u32 n = w->n_meetings < MEETINGS ? w->n_meetings : MEETINGS;
+  for (u32 k = w->n_meetings - n; k < w->n_meetings; k++)
+    if (w->meeting[k % MEETINGS] > clock) return w->meeting[k % MEETINGS];
+  return 0;
+}
+
 void warp_converge(WarpAgent *w, u32 lanes) {
   lanes &= w->live;
   if (!(lanes & (lanes - 1))) return;

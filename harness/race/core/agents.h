@@ -9,7 +9,7 @@
 
 #include "clock.h"
 
-enum { MAX_STRANDS = 8, ENGINES = 48, RELEASES = 16 };
+enum { MAX_STRANDS = 8, ENGINES = 48, RELEASES = 16, MEETINGS = 64 };
 #define NO_PC 0xffffffffu
 
 /* How far a scope reaches; `within_of` of one that is not given is the CTA. */
@@ -35,6 +35,7 @@ typedef struct WarpAgent {
   /* for witnesses: the instruction that runs, the last ones that handed over (by their
    * clocks, in a ring) and the last that learned */
   u32 pc, release_pc[RELEASES], release_clock[RELEASES], n_releases, learned_pc;
+  u32 meeting[MEETINGS], n_meetings; /* clocks from which lanes had met, in a ring */
   u32 *touched, n_touched, cap_touched; /* clocks that have an access, for the digest */
   u32 fenced[PLANES][LANES]; /* own accesses of a lane that lie before its proxy fence */
 } WarpAgent;
@@ -66,6 +67,10 @@ int warp_release_fenced(WarpAgent *w, u32 lanes, u32 within, Knowledge *out);
 int warp_release_within(WarpAgent *w, u32 lanes, u32 within, Knowledge *out);
 /* bar.warp.sync and its like: lanes of the mask know each other's accesses. */
 void warp_converge(WarpAgent *w, u32 lanes);
+/* All lanes meet at a .sync instruction that orders no memory. */
+void warp_meet(WarpAgent *w, u32 lanes);
+/* The first clock after `clock` by which all lanes had met, or 0. */
+u32 warp_met(const WarpAgent *w, u32 clock);
 void warp_fence_proxy(WarpAgent *w, u32 lanes, u32 plane);
 void warp_fence(WarpAgent *w, u32 lanes, u32 within, u32 acquires, u32 releases);
 

@@ -144,6 +144,10 @@ void detector_converge(Detector *d, u32 slot, u32 warp, u32 lanes) {
   warp_converge(&d->cta[slot].warp[warp], lanes);
 }
 
+void detector_meet(Detector *d, u32 slot, u32 warp, u32 lanes) {
+  if (d->profile != PROFILE_ISA) warp_meet(&d->cta[slot].warp[warp], lanes);
+}
+
 void detector_fence_proxy(Detector *d, u32 slot, u32 warp, u32 lanes, u32 plane) {
   warp_fence_proxy(&d->cta[slot].warp[warp], lanes, plane);
 }

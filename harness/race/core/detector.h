@@ -19,6 +19,7 @@ enum Relaxation {
   RELAX_TENSOR_HANDOFF,  /* tensor memory handed over without a pair of tcgen05 fences */
   RELAX_ISSUE_ORDER,     /* multiplications of one thread with unlike accumulators */
   RELAX_LOAD_USED,       /* a tcgen05.ld without wait::ld, whose registers were used */
+  RELAX_LANES_MET,       /* a read of shared memory before its warp met and another lane told */
   RELAXATIONS
 };
 
@@ -156,6 +157,8 @@ typedef struct Detector {
   u32 keep_digest;
 } Detector;
 
+/* The warp of an access, or NULL if an operation made it. */
+WarpAgent *detector_reader(const Detector *d, const Entry *e);
 /* Component of a CTA of pipe `kind` of a warp. */
 static inline u32 detector_pipe_comp(const Detector *d, u32 kind, u32 warp) {
   return d->warps + ENGINES + kind * d->warps + warp;

@@ -13,6 +13,8 @@ void detector_cta(Detector *d, u32 slot, u32 threads, u32 linear);
 void detector_exit(Detector *d, u32 slot, u32 warp, u32 lanes);
 WarpAgent *detector_warp(Detector *d, u32 slot, u32 warp);
 void detector_converge(Detector *d, u32 slot, u32 warp, u32 lanes);
+/* Lanes meet at a .sync instruction that orders no memory. */
+void detector_meet(Detector *d, u32 slot, u32 warp, u32 lanes);
 void detector_fence_proxy(Detector *d, u32 slot, u32 warp, u32 lanes, u32 plane);
 /* fence.mbarrier_init: initialisations by these lanes are published by the next barrier
  * of the cluster, even a relaxed one. */

@@ -6,7 +6,7 @@ static u32 cta_of(const Detector *d, const Entry *e) {
   return e->clock < c->born ? NO_CTA : c->linear;
 }
 
-static WarpAgent *warp_of(const Detector *d, const Entry *e) {
+WarpAgent *detector_reader(const Detector *d, const Entry *e) {
   u32 at = e->comp % d->per_cta;
   if (entry_flags(e) & ENTRY_ENGINE || at >= d->warps) return NULL;
   return &d->cta[detector_cta_of(d, e->comp)].warp[at];
@@ -30,7 +30,7 @@ static u32 over(Detector *d, const Accessor *a, const Entry *e) {
   if (earlier && later && earlier->by == later->by)
     return earlier->at < later->at ? OVER_EARLIER : OVER_LATER;
   if (earlier && aware(a->known, a->first_comp, &a->entry, earlier)) return OVER_EARLIER;
-  WarpAgent *w = warp_of(d, e);
+  WarpAgent *w = detector_reader(d, e);
   if (!later || !w || e->clock < detector_born(d, e->comp)) return OVER_NEITHER;
   u32 lane = e->lane == ANY_LANE ? 0 : e->lane;
   return aware(warp_strand(w, lane)->known, a->first_comp, e, later) ? OVER_LATER
@@ -69,7 +69,7 @@ void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict
       .count = a->count,
       .over = over(d, a, e),
   };
-  const WarpAgent *earlier = warp_of(d, e), *later = warp_of(d, now);
+  const WarpAgent *earlier = detector_reader(d, e), *later = detector_reader(d, now);
   if (earlier && r->cta[0] != NO_CTA) {
     r->handed_pc = warp_handed_over(earlier, e->clock);
   }

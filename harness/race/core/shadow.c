@@ -25,6 +25,19 @@ static int morally_strong(const Detector *d, const Entry *e, const Entry *now) {
   return detector_cta_of(d, e->comp) == detector_cta_of(d, now->comp);
 }
 
+/* `practice`: a lane has read, its whole warp met at a .sync instruction, and then another
+ * lane told the writer. Loads of shared memory by one warp are done in program order, so
+ * that no lane's is left behind the meeting. */
+static int read_before_meeting(Detector *d, const Accessor *a, const Entry *e) {
+  if (d->profile == PROFILE_ISA || a->space != RACE_SHARED) return 0;
+  if (entry_flags(e) & (ENTRY_WRITE | ENTRY_ENGINE)) return 0;
+  const WarpAgent *w = detector_reader(d, e);
+  u32 met = w ? warp_met(w, e->clock) : 0;
+  if (!met || !knows_warp(a->known, e->comp - a->first_comp, met)) return 0;
+  d->relaxed[RELAX_LANES_MET] += a->count;
+  return 1;
+}
+
 static u32 order(Detector *d, const Accessor *a, const Entry *e) {
   if (a->space == RACE_TENSOR) return tensor_order(d, a, e);
   if (e->clock >= detector_born(d, e->comp) && same_agent(e, &a->entry)) return APART;
@@ -40,7 +53,8 @@ static u32 order(Detector *d, const Accessor *a, const Entry *e) {
     if (verdict != BEHIND_PROXY) return verdict;
   } else {
     if (knows(k, plane, c, e->clock, e->lane)) return map ? detector_map_order(d, a, e) : APART;
-    if (!crossing || !knows(k, PLANE_ORDER, c, e->clock, e->lane)) return UNORDERED;
+    if (!crossing || !knows(k, PLANE_ORDER, c, e->clock, e->lane))
+      return read_before_meeting(d, a, e) ? APART : UNORDERED;
   }
   if ((entry_flags(e) & ENTRY_WRITE) || d->profile == PROFILE_ISA) return BEHIND_PROXY;
   d->relaxed[RELAX_READ_PROXY] += a->count;

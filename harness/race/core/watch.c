@@ -348,6 +348,12 @@ static void converge(void *state, const Warp *w, const Insn *i, u32 m) {
   else detector_converge(told(h, w), w->cta->slot, w->id, m);
 }
 
+static void meet(void *state, const Warp *w, const Insn *i, u32 m) {
+  (void)i;
+  Watch *h = state;
+  detector_meet(h->detector, w->cta->slot, w->id, m);
+}
+
 /* --- other grids -------------------------------------------------------------------- */
 static void grid_wait(void *state, const Warp *w, const Insn *i, u32 m) {
   Watch *h = state;
@@ -451,6 +457,7 @@ Watch *race_watch_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pro
       .cluster_complete = cluster_complete,
       .cluster_wait = cluster_wait,
       .converge = converge,
+      .meet = meet,
       .fence = fence,
       .grid_wait = grid_wait,
       .grid_signal = grid_signal,
