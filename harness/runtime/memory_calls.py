@@ -240,7 +240,8 @@ class MemoryCalls(StreamMemoryCalls):
         reads pageable memory when it is replayed; torch refuses to capture such a one.
 
         Raises:
-            CudaError: as `enqueue`.
+            CudaError: as `enqueue`; cudaErrorStreamCaptureUnsupported for a blocking
+                copy on a stream that is capturing.
         """
         site = site or here()
         label = label or f"copy {direction}"
@@ -255,7 +256,12 @@ class MemoryCalls(StreamMemoryCalls):
                 writes = () if direction[2] == "h" else writes
             rule = copies.rule(direction, pinned=pinned, blocking=blocking)
             captured = stream.capture is not None
-            if rule.waits_before and not captured:
+            if blocking and captured:
+                raise CudaError(
+                    "cudaErrorStreamCaptureUnsupported",
+                    f"{label} blocks on {stream}, which is capturing",
+                )
+            if rule.waits_before:
                 clock, waits, until = self._work_of(stream)
                 self._wait(label, str(stream), waits, until, site)
                 join(self.order.host().clock, clock)

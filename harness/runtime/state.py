@@ -210,17 +210,16 @@ class State:
         """
         clock, waits, begin = dict(stream.clock), {stream.tail}, stream.busy_until
         join(clock, host.clock)
-        if stream.blocking:
-            for other in self.streams.implied(stream):
-                if other.capture is not None:
-                    other.capture.broken = f"an operation on {stream}"
-                    raise CudaError(
-                        "cudaErrorStreamCaptureImplicit",
-                        f"{stream} would wait for {other}, which is capturing",
-                    )
-                join(clock, other.clock)
-                waits.add(other.tail)
-                begin = max(begin, other.busy_until)
+        for other in self.streams.implied(stream):
+            if other.capture is not None:
+                other.capture.broken = f"an operation on {stream}"
+                raise CudaError(
+                    "cudaErrorStreamCaptureImplicit",
+                    f"{stream} would wait for {other}, which is capturing",
+                )
+            join(clock, other.clock)
+            waits.add(other.tail)
+            begin = max(begin, other.busy_until)
         return clock, waits, max(begin, host.now)
 
     def _work_of(self, stream: Stream) -> tuple[dict[int, int], set[int], float]:

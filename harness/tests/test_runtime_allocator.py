@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runtime_case import POLICIES, Case
 
-from sidestream.harness.runtime import CudaError, Runtime, Span
+from sidestream.harness.runtime import CallSite, CudaError, Runtime, Span
 from sidestream.harness.runtime.blocks import rounded, segment_size
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -27,6 +27,10 @@ class Addresses:
 
     def release(self, address):
         del self.held[address]
+
+
+def at(place):
+    return CallSite(frames=(place,))
 
 
 @pytest.fixture
@@ -237,6 +241,35 @@ def test_empty_cache_waits_for_blocks_that_are_held_back(case):
     rt.empty_cache()
     assert case.log == ["use"]
     assert rt.memory_stats().reserved == 0
+
+
+def test_what_follows_empty_cache_comes_after_what_it_waited_for(case):
+    rt, side = case.rt, case.rt.pool_stream()
+    block, kept = (rt.malloc(512, stream=case.default) for _ in range(2))
+    case.do("use", side, writes="other")
+    rt.record_stream(block, side)
+    rt.free(block)
+    rt.empty_cache()
+    case.do("later", case.default, reads="other")
+    assert kept.allocated
+    assert case.clean()
+
+
+def test_a_race_names_the_allocation_that_was_used_then(case):
+    """Three tenants of one block; the first still reads when the third writes."""
+    rt, side = case.rt, case.rt.pool_stream()
+    for number in range(3):
+        block = rt.malloc(512, stream=case.default, site=at(f"malloc {number}"))
+        case.place("x", block)
+        if number == 0:
+            case.do("use", side, reads="x")
+        if number == 2:
+            case.do("reuse", case.default, writes="x")
+        rt.free(block, site=at(f"free {number}"))
+    assert case.races() == [("allocator-race", "use", "reuse")]
+    (finding,) = rt.findings()
+    assert finding.extra["freed"] == ["free 0"]
+    assert finding.extra["allocated"] == ["malloc 2"]
 
 
 def test_empty_cache_keeps_segments_in_use(case):

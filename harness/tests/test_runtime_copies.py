@@ -155,6 +155,14 @@ def test_a_captured_copy_of_pageable_memory_reads_it_at_the_replay():
     assert case.device == "second"
 
 
+def test_a_blocking_copy_cannot_be_captured():
+    case = Copies()
+    side = case.rt.pool_stream()
+    case.rt.begin_capture(side)
+    with pytest.raises(CudaError, match="cudaErrorStreamCaptureUnsupported"):
+        case.upload(PAGEABLE, stream=side, blocking=True)
+
+
 @pytest.mark.parametrize("blocking", [True, False])
 def test_a_blocking_copy_from_pageable_memory_waits_for_the_stream_first(blocking):
     case = Copies()
@@ -215,10 +223,16 @@ def test_the_host_may_fill_pinned_memory_that_it_gets_again(policy):
 def test_pinned_memory_freed_during_a_capture_waits_for_its_end():
     case = Copies()
     side = case.rt.pool_stream()
+    case.upload(case.pinned, stream=side)
     case.rt.begin_capture(side)
+    before = case.rt.operations
     case.rt.free_host(case.pinned_block)
+    assert case.rt.operations == before
     assert case.rt.malloc_host(64).address != case.pinned.start
     case.rt.end_capture(side)
+    case.rt.malloc_host(64)
+    case.rt.synchronize_device()
+    case.rt.drain()
     assert case.rt.malloc_host(64).address == case.pinned.start
 
 

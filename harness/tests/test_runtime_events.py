@@ -195,6 +195,14 @@ def test_a_host_function_makes_no_cuda_calls(call):
     assert error.value.number == 800
 
 
+def test_a_host_function_cannot_wait_for_what_is_pending(case):
+    event = case.rt.create_event()
+    case.rt.launch_host_function(case.default, lambda: case.rt.synchronize_event(event))
+    case.rt.record_event(event, case.rt.pool_stream())
+    with pytest.raises(CudaError, match="cudaErrorNotPermitted"):
+        case.rt.synchronize_stream(case.default)
+
+
 def test_an_operation_that_fails_shows_at_the_wait_and_the_rest_lands(case):
     def fail():
         raise IndexError("out of range")

@@ -87,6 +87,20 @@ def test_replays_of_one_graph_wait_for_each_other(case):
     assert len(case.log) == 12
 
 
+def test_a_replay_waits_for_every_branch_of_the_one_before(case):
+    def body(side):
+        other = case.rt.pool_stream()
+        case.do("a", side, writes="z")
+        case.rt.wait_stream(other, side)
+        case.do("b", other, reads="z")
+        case.rt.wait_stream(side, other)
+
+    graph = captured(case, body)
+    for _ in range(2):
+        case.rt.launch_graph(graph, case.rt.pool_stream())
+    assert case.clean()
+
+
 def test_two_executables_of_one_graph_do_not(case):
     graph = diamond(case)
     again = case.rt.instantiate(graph.graph)
