@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sidestream.harness.exec import abi
 from sidestream.harness.exec.machine import Options, Result, execute
+from sidestream.harness.exec.observer import Observer
 from sidestream.harness.exec.program import lower
 from sidestream.harness.launch import Launch
 from sidestream.harness.ptx.decode import decode
@@ -55,6 +56,7 @@ class Case:
     flags: int = abi.ALLOC_READ | abi.ALLOC_WRITE
     init: NDArray[np.uint8] | None = None
     """Init map of buffer 0, if it has one."""
+    observer: Observer | None = None
 
     def run(self, *buffers: NDArray[np.generic]) -> Result:
         """Execute; the buffers are read and written in place."""
@@ -83,7 +85,7 @@ class Case:
                 int(BASE + k * STRIDE).to_bytes(8, "little") for k in range(3)
             ),
         )
-        result = execute(program, launch, allocs, self.options)
+        result = execute(program, launch, allocs, self.options, observer=self.observer)
         assert result.status != "unsupported", program.unsupported
         return result
 

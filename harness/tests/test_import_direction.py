@@ -24,6 +24,7 @@ ALLOWED = {
     "harness.dsl": {"harness.cuda", "harness.exec", *LEAVES},
     # Execution knows nothing of those who watch it.
     "harness.race": {"harness.exec", "harness.ptx"},
+    "harness.footprint": {"harness.exec"},
     "harness.device": {
         *("harness.cuda", "harness.exec", "harness.ptx", "harness.race"),
         *LEAVES,
