@@ -40,6 +40,7 @@ from sidestream.harness.exec.cost import CostTable
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.exec.schedule import Schedule
 from sidestream.harness.finding import Finding, Incomplete, Verdict
+from sidestream.harness.run.package_warnings import collected
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.plans import watch_plans
 from sidestream.harness.run.problem import code_label, problem_of
@@ -63,11 +64,12 @@ _OTHER_SCHEDULE = 0x5EED
 
 @dataclass(frozen=True, kw_only=True)
 class CaseOutcome:
-    """What a case adds to a report."""
+    """What a case adds to a report; `warnings` are those of packages."""
 
     case: Case
     findings: tuple[Finding, ...]
     incomplete: tuple[Incomplete, ...]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -126,6 +128,12 @@ def run_case(bench: Bench, scenario: Scenario) -> CaseOutcome:
     Raises:
         KeyboardInterrupt: as it comes.
     """
+    with collected() as warned:
+        outcome = _run_case(bench, scenario)
+    return replace(outcome, warnings=tuple(warned))
+
+
+def _run_case(bench: Bench, scenario: Scenario) -> CaseOutcome:
     phases = Phases(origin=bench.origin, track=bench.track)
     try:
         if bench.settings.device == "cuda":

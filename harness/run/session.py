@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sidestream.harness.finding import Incomplete
 from sidestream.harness.run.environment import environment, version
+from sidestream.harness.run.package_warnings import collected
 from sidestream.harness.run.settings import Settings
 from sidestream.reports.model import Case, Declined, Report, folded
 from sidestream.scenarios.scenario import Scenario
@@ -53,15 +54,17 @@ class Session:
     command: str = "sidestream check"
     _outcomes: dict[int, CaseOutcome] = field(default_factory=dict)
     _declined: dict[int, str] = field(default_factory=dict)
+    _warned: dict[str, None] = field(default_factory=dict)
 
     def run(self, watching: Watching) -> Report:
         """Run everything; Ctrl-C ends it early and what is left counts as not run."""
         started, origin = datetime.now(UTC), time.time()
         why = "the run ended early"
-        try:
-            self._run(origin, watching)
-        except KeyboardInterrupt:
-            why = "interrupted"
+        with collected() as self._warned:
+            try:
+                self._run(origin, watching)
+            except KeyboardInterrupt:
+                why = "interrupted"
         return self._report(
             started=started.isoformat(timespec="seconds"),
             seconds=time.time() - origin,
@@ -98,6 +101,13 @@ class Session:
                     self._outcomes[served[at]] = outcome
                     watcher.ended(outcome.case)
 
+    def _warnings(self) -> dict[str, str]:
+        """What packages warned of, each once, as facts of the environment."""
+        told = dict(self._warned)
+        for outcome in self._outcomes.values():
+            told |= dict.fromkeys(outcome.warnings)
+        return {f"warning {n}": text for n, text in enumerate(told, 1)}
+
     def _report(self, *, started: str, seconds: float, why: str) -> Report:
         outcomes = [self._outcomes[index] for index in sorted(self._outcomes)]
         incomplete = [entry for o in outcomes for entry in o.incomplete]
@@ -124,7 +134,7 @@ class Session:
                 Declined(scenario=self.scenarios[index].name, reason=reason)
                 for index, reason in sorted(self._declined.items())
             ),
-            environment=environment(self.settings.device),
+            environment=environment(self.settings.device) | self._warnings(),
             wall_seconds=seconds,
             started=started,
         )

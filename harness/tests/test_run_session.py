@@ -1,10 +1,12 @@
 """Runs over several scenarios: order, declining, interruption, workers that die."""
 
+import logging
 import os
 import signal
 import sys
 import threading
 import time
+import warnings
 from contextlib import contextmanager
 
 import pytest
@@ -58,6 +60,32 @@ def oracle(monkeypatch):
         return driver
 
     return install
+
+
+class Warns(PreparedOracle):
+    """A package that has something to say at every call."""
+
+    def execute(self, tensors, workspace):
+        warnings.warn("rows are copied  twice", UserWarning, stacklevel=1)
+        logging.getLogger("package.kernels").warning("an experimental %s", "kernel")
+        return super().execute(tensors, workspace)
+
+
+def test_what_a_package_warns_of_is_in_the_report_once(oracle, capfd, monkeypatch):
+    oracle(Warns)
+    monkeypatch.setattr(logging.root, "handlers", [])  # as where nobody set logging up
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        report = Session(settings=Settings(), scenarios=[A, B, C]).run(Ear().watching)
+    told = {v for k, v in report.environment.items() if k.startswith("warning ")}
+    assert report.verdict is Verdict.CLEAN
+    assert len(told) == 2
+    first, second = sorted(told)
+    assert first == "an experimental kernel (package.kernels)"
+    assert second.startswith("rows are copied twice (UserWarning, tests/test_run_sess")
+    written = "".join(capfd.readouterr())
+    assert "experimental" not in written
+    assert "copied" not in written
 
 
 def test_a_run_reports_its_cases_in_order(oracle, tmp_path):
