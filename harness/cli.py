@@ -88,6 +88,7 @@ def _check(
     out: Path,
     record: bool,
     facts: dict[str, object],
+    known: Path | None = None,
 ) -> None:
     from sidestream.harness.commands import check
 
@@ -108,6 +109,7 @@ def _check(
         out=out,
         command=_command_line(),
         asked=selection.asked,
+        known=known,
     )
     raise typer.Exit(status)
 
@@ -136,6 +138,10 @@ def check_command(
             help="Count, by role and KV tile, what each kernel executes and waits for.",
         ),
     ] = False,
+    known: Annotated[
+        Path | None,
+        typer.Option(help="TOML list of known findings: they ask for review."),
+    ] = None,
     list_: Annotated[
         bool, typer.Option("--list", help="Print kernels, archs and scenarios.")
     ] = False,
@@ -172,6 +178,7 @@ def check_command(
         out=out,
         record=False,
         facts=facts,
+        known=known,
     )
 
 

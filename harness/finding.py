@@ -72,6 +72,15 @@ class Site:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Accepted:
+    """Why a finding is lived with: it is known, and a report says so."""
+
+    reason: str
+    reference: str = ""
+    """Where it is told: an issue, a page."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One defect, told so that an engineer can act on it without re-running."""
 
@@ -88,6 +97,8 @@ class Finding:
     """One command that shows the finding again."""
     count: int = 1
     """How many occurrences were folded into this one."""
+    known: Accepted | None = None
+    """Set where a list of known findings names it; not part of the id."""
     extra: dict[str, Any] = field(default_factory=dict)
     """More facts. `wrong`, where there is one, tells apart defects of one rule at one
     place and is part of the id."""

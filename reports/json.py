@@ -10,7 +10,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sidestream.harness.finding import Finding, Incomplete, Rule, Site, Verdict
+from sidestream.harness.finding import (
+    Accepted,
+    Finding,
+    Incomplete,
+    Rule,
+    Site,
+    Verdict,
+)
 from sidestream.reports import cost
 from sidestream.reports.model import (
     NOT_RUN,
@@ -128,6 +135,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "replay": finding.replay,
         "count": finding.count,
         "extra": _plain(finding.extra),
+        **({"known": asdict(finding.known)} if finding.known else {}),
     }
 
 
@@ -348,6 +356,7 @@ def _read_finding(raw: Any) -> Finding:
         witness=_each(raw["witness"], _text),
         replay=_text(raw["replay"]),
         count=int(raw["count"]),
+        known=Accepted(**raw["known"]) if "known" in raw else None,
         extra=dict(raw["extra"]),
     )
     if finding.id != raw["id"]:

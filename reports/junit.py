@@ -15,7 +15,8 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def render(report: Report) -> str:
     """Return the report as JUnit XML.
 
-    A failed check is a `failure`, one that was not run is `skipped`, and what could
+    A failed check is a `failure`, one that was not run or whose findings are all known
+    is `skipped`, and what could
     not be judged is an `error`, so that a run that is incomplete is never green.
     """
     findings = {finding.id: finding for finding in report.findings}
@@ -60,11 +61,15 @@ def _case(
             name=_clean(name),
             time=f"{case.wall if index == 0 else 0.0:.3f}",
         )
-        if check.status == FAILED:
+        shown = [findings[i] for i in case.findings if i in findings]
+        if check.status == FAILED and shown and all(f.known for f in shown):
+            reasons = dict.fromkeys(f.known.reason for f in shown if f.known)
+            message = f"known: {'; '.join(reasons)}"
+            Xml.SubElement(test, "skipped", message=_clean(message))
+        elif check.status == FAILED:
             failure = Xml.SubElement(
                 test, "failure", type="finding", message=_clean(check.reason)
             )
-            shown = [findings[i] for i in case.findings if i in findings]
             failure.text = _clean("\n\n".join(_text(f) for f in shown))
         elif check.status == NOT_RUN:
             Xml.SubElement(test, "skipped", message=_clean(check.reason))

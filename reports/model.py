@@ -207,7 +207,8 @@ class Report:
         """The worst of everything; a run that judged nothing is incomplete."""
         verdicts = [case.verdict for case in self.cases]
         if self.findings:
-            verdicts.append(Verdict.FINDINGS)
+            known = all(finding.known for finding in self.findings)
+            verdicts.append(Verdict.REVIEW if known else Verdict.FINDINGS)
         if self.incomplete or not self.cases:
             verdicts.append(Verdict.INCOMPLETE)
         if any(mutant.status == "survived" for mutant in self.mutants):

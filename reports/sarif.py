@@ -81,6 +81,15 @@ def _result(finding: Finding) -> dict[str, Any]:
             "scenario": finding.scenario,
         },
     }
+    if finding.known:
+        why = (finding.known.reason, finding.known.reference)
+        result["suppressions"] = [
+            {
+                "kind": "external",
+                "status": "accepted",
+                "justification": "; ".join(text for text in why if text),
+            }
+        ]
     if finding.sites:
         result["locations"] = [_location(finding.sites[0])]
     if len(finding.sites) > 1:

@@ -13,6 +13,8 @@ from sidestream.harness.dsl.chip import CHIPS
 from sidestream.harness.errors import UsageError
 from sidestream.harness.run.session import Session
 from sidestream.harness.run.settings import KERNELS, Settings
+from sidestream.reports.known import KnownFormatError, accept
+from sidestream.reports.known import read as read_known
 from sidestream.reports.write import write
 from sidestream.scenarios import catalogue, trace
 from sidestream.scenarios.catalogue_public import PUBLIC
@@ -131,6 +133,7 @@ def run(
     out: Path,
     command: str,
     asked: bool,
+    known: Path | None = None,
 ) -> int:
     """Run scenarios, write the report, print it and return the exit status.
 
@@ -142,10 +145,15 @@ def run(
         command: The command line, for the report.
         asked: Whether the scenarios were named one by one, so that one which is
             declined leaves the run incomplete.
+        known: List of known findings (see `reports.known`).
 
     Raises:
-        UsageError: the folder cannot be written.
+        UsageError: the folder cannot be written, or the list not read.
     """
+    try:
+        entries = read_known(known) if known else ()
+    except KnownFormatError as error:
+        raise UsageError(f"--known {known}: {error}") from error
     prepare_folder(out)
     reports = []
     for each in settings:
@@ -164,11 +172,13 @@ def run(
             declined=(*report.declined, *other.declined),
             wall_seconds=report.wall_seconds + other.wall_seconds,
         )
+    report, gone = accept(report, entries)
     try:
         page = write(report, out)
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror or error}") from error
-    return console.say(report, str(page))
+    notes = [f"known, and no longer seen: {entry}" for entry in gone]
+    return console.say(report, str(page), notes)
 
 
 def listing() -> str:

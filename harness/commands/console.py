@@ -172,7 +172,8 @@ def _more(console: Console, number: int, what: str) -> None:
 
 def _finding(console: Console, finding: Finding) -> None:
     """Print a finding: what, where, by which rule, what is needed, how to replay."""
-    head = Text(f"{finding.kind}: ", style="bold red") + Text(finding.message)
+    style = "bold yellow" if finding.known else "bold red"
+    head = Text(f"{finding.kind}: ", style=style) + Text(finding.message)
     console.print(head)
     names = scenarios_of(finding)
     lines = []
@@ -188,6 +189,9 @@ def _finding(console: Console, finding: Finding) -> None:
         text = f"{site.agent}: {site.operation}" + (f"  {where}" if where else "")
         lines.append(("site", text))
     lines.append(("rule", f"{finding.rule.id} ({finding.rule.title})"))
+    if finding.known:
+        told = f" ({finding.known.reference})" if finding.known.reference else ""
+        lines.append(("known", finding.known.reason + told))
     if finding.need:
         lines.append(("need", finding.need))
     if finding.replay:
