@@ -70,6 +70,13 @@ Races = Annotated[
         "--races/--no-races", help="Whether to look for races inside kernels."
     ),
 ]
+Schedules = Annotated[
+    int,
+    typer.Option(
+        help="Drawn schedules to repeat a call under, looking for races in each.",
+        min=1,
+    ),
+]
 Jobs = Annotated[int, typer.Option(help="Processes.", min=1)]
 Deadline = Annotated[float, typer.Option(help="Seconds that a case may take.")]
 Budget = Annotated[int, typer.Option(help="Warp instructions a launch may take.")]
@@ -125,6 +132,7 @@ def check_command(
     steps: Steps = 24,
     seed: Seed = 0,
     schedule: Schedule = "",
+    schedules: Schedules = 1,
     profile: Profile = "practice",
     races: Races = True,
     jobs: Jobs = JOBS,
@@ -163,6 +171,7 @@ def check_command(
         "arch": arch,
         "seed": seed,
         "schedule": schedule,
+        "schedules": schedules,
         "profile": profile,
         "races": races,
         "deadline": deadline,

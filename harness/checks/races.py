@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sidestream.harness.checks.observation import Execution
 from sidestream.harness.checks.outcome import CheckOutcome, judged, not_asked, not_run
 from sidestream.harness.finding import Finding
@@ -14,25 +16,29 @@ def is_race(finding: Finding) -> bool:
     return "race" in finding.extra
 
 
-def check(watched: Execution, *, asked: bool) -> CheckOutcome:
-    """Judge the call whose accesses were watched, under one profile.
+def check(runs: Sequence[Execution], *, asked: bool) -> CheckOutcome:
+    """Judge calls whose accesses were watched, under one profile.
 
     Args:
-        watched: The call.
+        runs: The same call under one schedule or more.
         asked: Whether races were to be looked for.
     """
     if not asked:
         return not_asked(NAME, "switched off by --no-races")
-    if watched.profile is None:
-        return not_run(NAME, "the call was not watched")
-    found = [f for f in watched.findings if is_race(f)]
-    if not found and watched.incomplete:
-        return not_run(NAME, watched.incomplete[0].reason)
-    if not found and not watched.finished:
-        return not_run(NAME, "the call was not finished")
-    number = len(watched.launches)
+    found = [f for run in runs for f in run.findings if is_race(f)]
+    if not found:
+        for run in runs:
+            if run.incomplete:
+                return not_run(NAME, run.incomplete[0].reason)
+            if not run.finished:
+                return not_run(NAME, f"the call with {run.label} was not finished")
+            if run.profile is None:
+                return not_run(NAME, f"the call with {run.label} was not watched")
+    number = sum(len(run.launches) for run in runs)
+    under = f" under {len(runs)} schedules" if len(runs) > 1 else ""
     return judged(
         NAME,
         found,
-        f"{number} launches watched: every conflict is ordered ({watched.profile})",
+        f"{number} launches watched{under}: every conflict is ordered "
+        f"({runs[0].profile})",
     )

@@ -276,7 +276,10 @@ class CaseRun:
         ]
         again = [base]
         if going:
-            again.append(self._call(call, prepared, patterns[0], reseeded=True))
+            again += [
+                self._call(call, prepared, patterns[0], drawn=number)
+                for number in range(1, self.settings.schedules + 1)
+            ]
         isolations = self._isolate(call, prepared, patterns[0]) if going else []
         calls = len(filled) if ahead else len(filled) - 1
         with self.phases.timed("check"):
@@ -297,7 +300,10 @@ class CaseRun:
                     rows=self.rows,
                     kernel=kernel,
                 ),
-                races.check(base, asked=self.settings.races),
+                races.check(
+                    again if self.settings.schedules > 1 else [base],
+                    asked=self.settings.races,
+                ),
                 determinism.check(again, rows=self.rows, kernel=kernel),
                 host_sync.check(
                     log.events,
@@ -311,6 +317,11 @@ class CaseRun:
                 else not_run(host_sync.NAME, "no call could be watched"),
                 streams.check(base, stream=stream),
             ]
+
+    def _watches(self, drawn: int, *, first: bool) -> bool:
+        """Whether races are looked for in a call: the first, or one of many."""
+        each = drawn > 0 and self.settings.schedules > 1
+        return self.settings.races and (first or each)
 
     def _isolate(
         self, call: VirtualCall, prepared: Prepared, pattern: str
@@ -340,14 +351,16 @@ class CaseRun:
         *,
         label: str = "",
         log: HostLog | None = None,
-        reseeded: bool = False,
+        drawn: int = 0,
         record: bool = False,
     ) -> Execution:
         schedule = self.settings.scheduled
-        if reseeded:
-            other = schedule.seed ^ _OTHER_SCHEDULE
+        if drawn:
+            other = (schedule.seed ^ _OTHER_SCHEDULE) + drawn - 1
             schedule = Schedule(policy="random", seed=other)
             label = "another schedule"
+            if self.settings.schedules > 1:
+                label = f"schedule {schedule.spell()}"
         label = label or f"scratch {pattern}"
         folder = self.settings.launches
         # The first call keeps the core's own fill: values that look like nothing.
@@ -376,7 +389,9 @@ class CaseRun:
             log=log,
             record=folder / self.named.name if folder and record else None,
             progress=(lambda done: progress(label, done)) if progress else None,
-            profile=self.settings.profile if record and self.settings.races else None,
+            profile=self.settings.profile
+            if self._watches(drawn, first=record)
+            else None,
         )
         self.runs.append(run)
         return run

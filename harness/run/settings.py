@@ -36,6 +36,8 @@ class Settings:
         seed: Added to the seed of every scenario's data; unless 0 it also seeds the
             schedule.
         schedule: As `exec/schedule.py` has them; empty follows `seed`.
+        schedules: Drawn schedules under which the first call is repeated. Races are
+            looked for in each of them if there are more than one.
         profile: What counts as ordered: `isa`, what the PTX ISA promises, or
             `practice`, with the relaxations that shipping kernels rely on.
         sms: Multiprocessors of the virtual GPU.
@@ -56,6 +58,7 @@ class Settings:
     arch: str = "sm_120a"
     seed: int = 0
     schedule: str = ""
+    schedules: int = 1
     profile: str = "practice"
     sms: int = DEFAULT_SMS
     budget: int = 2_000_000_000
@@ -78,7 +81,7 @@ class Settings:
             )
         if self.schedule:
             Schedule.parse(self.schedule)
-        for name in ("sms", "budget", "deadline"):
+        for name in ("sms", "budget", "deadline", "schedules"):
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name} must be positive, not {getattr(self, name)}")
         if self.stats and self.device != "vgpu":

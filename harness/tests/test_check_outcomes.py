@@ -9,6 +9,7 @@ from sidestream.harness.checks import (
     cache,
     determinism,
     host_sync,
+    races,
     scratch,
     streams,
 )
@@ -77,6 +78,44 @@ def test_unfinished_runs_say_nothing_of_scratch():
 
 
 # determinism
+
+
+def watched(label="as declared", **facts):
+    seen = (LaunchSeen(kernel="fwd", stream=0),)
+    return execution(label, **({"profile": "practice", "launches": seen} | facts))
+
+
+def race_finding():
+    return Finding(
+        kind="smem-race",
+        rule=Rule(id="r", title="t"),
+        message="m",
+        extra={"race": True},
+    )
+
+
+def test_a_race_of_any_schedule_fails():
+    runs = [watched(), watched("schedule 1"), watched("schedule 2")]
+    outcome = races.check(runs, asked=True)
+    assert outcome.check.status == "passed"
+    assert "3 launches watched under 3 schedules" in outcome.check.reason
+    runs[2] = watched("schedule 2", findings=(race_finding(),))
+    assert races.check(runs, asked=True).check.status == "failed"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"finished": False},
+        {"profile": None},
+        {"incomplete": (Incomplete(reason="of schedule 2"),)},
+    ],
+)
+def test_one_schedule_that_was_not_judged_leaves_the_race_check_open(facts):
+    runs = [watched(), watched("schedule 1"), watched("schedule 2", **facts)]
+    outcome = races.check(runs, asked=True)
+    assert outcome.check.status == "not-run"
+    assert "schedule 2" in outcome.check.reason
 
 
 def test_repeats_must_agree_bit_by_bit():

@@ -55,6 +55,14 @@ def test_the_right_answer_is_clean_and_every_check_ran():
     assert {"reference", "execute", "parse", "lower"} <= set(outcome.case.seconds)
 
 
+def test_a_call_may_be_repeated_under_many_schedules():
+    outcome = outcome_of(schedules=4)
+    assert outcome.case.verdict is Verdict.CLEAN
+    checks = outcome.case.checks
+    assert "10 launches watched under 5 schedules" in checks["race"].reason
+    assert checks["determinism"].reason.count("schedule random:") == 4
+
+
 @pytest.mark.parametrize(
     "facts",
     [
