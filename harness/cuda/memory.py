@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -231,6 +232,25 @@ class AllocationTable:
                 _owner=storage,
             )
         )
+
+    def cover(self, *, va: int, size: int, name: str) -> Allocation:
+        """Register memory of this process that someone else keeps, where it lies.
+
+        Until `uncover`; whoever keeps it has to keep it that long.
+
+        Raises:
+            UsageError: if the range overlaps another allocation.
+        """
+        # An empty range may lie anywhere: nothing is looked at.
+        memory = (ctypes.c_uint8 * size).from_address(va)
+        data = np.ctypeslib.as_array(memory) if size else np.zeros(0, np.uint8)
+        return self._insert(
+            Allocation(id=next(self._ids), name=name, va=va, size=size, data=data)
+        )
+
+    def uncover(self, allocation: Allocation) -> None:
+        """Forget what `cover` registered; the addresses may come again."""
+        self._remove(allocation)
 
     def map(
         self, *, va: int, data: bytes | Bytes, name: str, id: int, writable: bool

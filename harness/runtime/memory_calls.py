@@ -120,6 +120,20 @@ class MemoryCalls(StreamMemoryCalls):
         """Return the allocated blocks of a device."""
         return self._allocators[device].blocks()
 
+    def memory(self, device: int = 0) -> list[tuple[int, int, str]]:
+        """Return address, bytes and name of all memory that a kernel may use now.
+
+        Of a block only what was asked for counts: what rounding adds belongs to nobody.
+        """
+        with self.lock:  # no finalizer frees in between
+            blocks, raw = self._allocators[device].blocks(), self._raw.items()
+            return [
+                *((b.address, b.requested, b.label or "memory") for b in blocks),
+                *((a, n, "cudaMalloc") for a, (d, n) in raw if d == device),
+                *((a, n, "cudaMallocAsync") for a, n in self._async.items()),
+                *((p.address, p.requested, "pinned") for p in self._pinned.blocks()),
+            ]
+
     def memory_stats(self, device: int = 0) -> Statistics:
         """Return bytes and counts of a device's allocator."""
         return self._allocators[device].stats

@@ -101,6 +101,10 @@ class PinnedMemory:
         self._leave(block)
         return block
 
+    def blocks(self) -> list[HostBlock]:
+        """Return what is pinned now."""
+        return list(self._live.values())
+
     def at(self, address: int) -> HostBlock | None:
         """Return the pinned block that holds an address, or None: pageable."""
         index = bisect_right(self._starts, address) - 1

@@ -44,7 +44,8 @@ ALLOWED = {
     "scenarios": {"harness.drivers", "harness.errors", "kernels", "reference"},
     "harness.run": {
         *("harness.checks", "harness.cuda", "harness.device", "harness.drivers"),
-        *("harness.dsl", "harness.exec", "harness.stats"),
+        *("harness.dsl", "harness.exec", "harness.footprint", "harness.runtime"),
+        "harness.stats",
         *("reference", "reports", "scenarios"),
         *LEAVES,
     },
