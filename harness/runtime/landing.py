@@ -2,6 +2,7 @@
 
     eager          every operation lands when it is called, in the order of the program
     laziest        nothing lands before a wait of the host needs it
+    latest         likewise, and of what may land that which was called last
     round-robin    at a wait the streams take turns, needed or not
     random:SEED    at a wait every next operation is drawn from those that are ready
     given:STRING   the decisions of an earlier run
@@ -23,9 +24,10 @@ from sidestream.harness.errors import UsageError
 from sidestream.harness.exec.schedule import Choices, Schedule
 from sidestream.harness.runtime.op import Op
 
-EAGER, LAZIEST, ROUND_ROBIN = "eager", "laziest", "round-robin"
+EAGER, LAZIEST, LATEST = "eager", "laziest", "latest"
+ROUND_ROBIN = "round-robin"
 _SEEDED = re.compile(r"random:([1-9]\d{0,18})")
-_FORMS = "eager, laziest, round-robin, random:SEED or given:STRING"
+_FORMS = "eager, laziest, latest, round-robin, random:SEED or given:STRING"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,7 @@ class Landing:
     """One way to decide when operations land.
 
     Attributes:
-        policy: `eager`, `laziest`, `round-robin`, `random` or `given`.
+        policy: `eager`, `laziest`, `latest`, `round-robin`, `random` or `given`.
         seed: Of `random`.
         choices: Of `given`: number of a decision and its answer.
     """
@@ -49,7 +51,7 @@ class Landing:
         Raises:
             UsageError: it is none, with the forms there are.
         """
-        if text in (EAGER, LAZIEST, ROUND_ROBIN):
+        if text in (EAGER, LAZIEST, LATEST, ROUND_ROBIN):
             return Landing(policy=text)
         if found := _SEEDED.fullmatch(text):
             return Landing(policy="random", seed=int(found[1]))
@@ -86,15 +88,16 @@ class Decisions:
         """Whether operations land when they are called."""
         return self.landing.policy == EAGER
 
-    def choose(self, candidates: Sequence[Op]) -> Op:
+    def choose(self, candidates: Sequence[Op], *, needed: int) -> Op:
         """Return the operation that lands next.
 
         Args:
             candidates: Those that may, needed ones first; at least one.
+            needed: How many of them are needed.
         """
         answer = 0
         if len(candidates) > 1:
-            answer = self._answer(candidates)
+            answer = self._answer(candidates, needed)
             if answer:
                 self._made.append((self._number, answer))
             self._number += 1
@@ -108,10 +111,12 @@ class Decisions:
             return self.landing
         return Landing(policy="given", choices=tuple(self._made))
 
-    def _answer(self, candidates: Sequence[Op]) -> int:
+    def _answer(self, candidates: Sequence[Op], needed: int) -> int:
         match self.landing.policy:
             case "random":
                 return self._random.randrange(len(candidates))
+            case "latest":
+                return max(needed, 1) - 1
             case "round-robin":
                 turns = [self._served.get(op.agent, 0) for op in candidates]
                 return turns.index(min(turns))

@@ -91,7 +91,7 @@ class Queue:
         ready = sorted(self._ready)
         wanted = [self._ready[id] for id in ready if id in needed]
         others = [self._ready[id] for id in ready if id not in needed]
-        op = self._decisions.choose(wanted + others)
+        op = self._decisions.choose(wanted + others, needed=len(wanted))
         pending = self._pending.pop(op.id)
         del self._ready[op.id]
         for id in pending.next:

@@ -30,9 +30,16 @@ class Runtime(StreamCalls, GraphCalls, MemoryCalls):
         return self.race_log.races()
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return races and dead fills found so far; `drain` first for all of them."""
-        dead = (fills.finding(fill) for fill in self.fills.dead())
-        return (*self.race_log.findings(), *dead)
+        """Return the races found so far; `drain` first for all of them."""
+        return self.race_log.findings()
+
+    def dead_fills(self) -> tuple[Finding, ...]:
+        """Return fills that were overwritten unread, as findings.
+
+        Work for nothing, not a defect by itself: what a program fills itself to be
+        safe is its own affair, what a package fills on its execute path is not.
+        """
+        return tuple(fills.finding(fill) for fill in self.fills.dead())
 
     def schedule(self) -> Landing:
         """Return the policy that makes every landing of this run again."""

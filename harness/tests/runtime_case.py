@@ -2,7 +2,15 @@
 
 from sidestream.harness.runtime import CallSite, Landing, Runtime, Span
 
-POLICIES = ("eager", "laziest", "round-robin", "random:1", "random:2", "random:3")
+POLICIES = (
+    "eager",
+    "laziest",
+    "latest",
+    "round-robin",
+    "random:1",
+    "random:2",
+    "random:3",
+)
 
 
 class Case:

@@ -11,7 +11,8 @@ from sidestream.harness.runtime.pending import Queue
 
 
 @pytest.mark.parametrize(
-    "text", ["eager", "laziest", "round-robin", "random:7", "random:123456789"]
+    "text",
+    ["eager", "laziest", "latest", "round-robin", "random:7", "random:123456789"],
 )
 def test_policies_are_spelled_as_they_are_read(text):
     assert Landing.parse(text).spell() == text
@@ -46,6 +47,18 @@ def test_laziest_lands_only_what_is_needed():
     case, last = four("laziest")
     case.rt.synchronize_stream(last)
     assert case.log == ["d1", "d2"]
+
+
+def test_latest_shows_a_missing_edge_in_the_values():
+    case = Case("latest")
+    side, seen, value = case.rt.pool_stream(), [], []
+    case.do("produce", case.default, run=lambda: value.append(1))
+    case.do("consume", side, run=lambda: seen.append(list(value)))
+    case.do("beside", case.rt.pool_stream())
+    case.rt.wait_stream(case.default, side)
+    case.rt.synchronize_stream(case.default)
+    assert case.log == ["consume", "produce"]
+    assert seen == [[]]
 
 
 def test_round_robin_serves_streams_in_turn():

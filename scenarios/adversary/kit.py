@@ -119,18 +119,17 @@ class Kit:
         self.planted = planted
 
     def call(self, *, seed: int = 1) -> Call:
-        """Make the tensors of a call on the current stream."""
+        """Make the tensors of a call on the current stream; the host waits nowhere."""
         drawn = _draw(seed)
         shape = (CAPACITY, HEADS_Q, HEAD_DIM)
-        counts = LENGTHS
         return Call(
-            q=_upload(drawn[0]),
-            k=_upload(drawn[1]),
-            v=_upload(drawn[2]),
+            q=_upload(_bits(drawn[0])),
+            k=_upload(_bits(drawn[1])),
+            v=_upload(_bits(drawn[2])),
             out=torch.full(shape, torch.nan, dtype=torch.bfloat16, device="cuda"),
             lse=torch.full(shape[:2], torch.nan, device="cuda"),
-            lengths_q=torch.from_numpy(seq.to_prefix(counts[0])).to("cuda"),
-            lengths_kv=torch.from_numpy(seq.to_prefix(counts[1])).to("cuda"),
+            lengths_q=_upload(torch.from_numpy(seq.to_prefix(LENGTHS[0]))),
+            lengths_kv=_upload(torch.from_numpy(seq.to_prefix(LENGTHS[1]))),
             seed=seed,
         )
 
@@ -190,11 +189,15 @@ def _draw(seed: int) -> tuple[Any, Any, Any]:
     return q, k, v
 
 
-def _upload(values: Any) -> torch.Tensor:
-    """Copy values to the device through pinned memory, on the current stream."""
+def _bits(values: Any) -> torch.Tensor:
+    """Return bfloat16 values as a host tensor."""
     bits = narrow.to_bits(values, _BFLOAT16).view(np.int16)
-    host = torch.from_numpy(bits).view(torch.bfloat16).pin_memory()
-    return host.to("cuda", non_blocking=True)
+    return torch.from_numpy(bits).view(torch.bfloat16)
+
+
+def _upload(host: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor to the device through pinned memory, on the current stream."""
+    return host.pin_memory().to("cuda", non_blocking=True)
 
 
 def new_stream() -> Any:

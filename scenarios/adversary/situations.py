@@ -190,8 +190,9 @@ def captured(kit: Kit) -> None:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=side):
         kit.execute(call, workspace, torch.cuda.current_stream())
-    for lengths in (LENGTHS, OTHER_LENGTHS, LENGTHS):
-        _set(call, lengths)
+    for number, lengths in enumerate((LENGTHS, OTHER_LENGTHS, LENGTHS)):
+        if number:
+            _set(call, lengths)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             graph.replay()
