@@ -11,24 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
+from text_launch import Array, Dims, execute_text
 
-from sidestream.harness.exec import abi
-from sidestream.harness.exec.machine import Options, Result, execute
-from sidestream.harness.exec.program import Program, lower
-from sidestream.harness.launch import Launch
-from sidestream.harness.ptx.decode import decode
-from sidestream.harness.ptx.parser import parse
-
-Array = NDArray[np.generic]
-Dims = tuple[int, int, int]
+from sidestream.harness.exec.machine import Options, Result
+from sidestream.harness.exec.program import Program
 
 PRED = "pred"
 """Type of an output that is a predicate; read as uint32 0 or 1."""
-
-# Pages between buffers belong to nobody, so that an overrun is seen.
-_SPACING = 1 << 16
-_BASE = 0x7000_0000_0000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,37 +184,20 @@ def run_kernel(
         module=module,
         directives=directives,
     )
-    function = decode(parse(text))
-    program = lower(function, dynamic_smem=dynamic_smem)
     results = {
         n: np.zeros(threads, np.uint32 if t == PRED else t) for n, t in wanted.items()
     }
     arrays = [*held.values(), *given.values(), *results.values()]
-    table, addresses = _allocate(arrays)
-    launch = Launch(
-        kernel="kernel_case",
-        ptx=text,
-        grid=(shape[0], 1, 1),
-        block=(block, 1, 1),
+    program, result = execute_text(
+        text,
+        arrays,
+        grid=shape[0],
+        block=block,
         cluster=cluster,
         dynamic_smem=dynamic_smem,
-        params=tuple(a.to_bytes(8, "little") for a in addresses),
+        options=options,
     )
-    result = execute(program, launch, table, options)
     return Ran(outputs=results, buffers=held, result=result, program=program)
-
-
-def _allocate(arrays: Sequence[Array]) -> tuple[NDArray[np.void], list[int]]:
-    """Give arrays virtual addresses far from each other and from real ones."""
-    table = np.zeros(len(arrays), abi.ALLOC_DTYPE)
-    addresses: list[int] = []
-    at = _BASE
-    for k, array in enumerate(arrays):
-        flags = abi.ALLOC_READ | abi.ALLOC_WRITE
-        table[k] = (at, array.nbytes, array.ctypes.data, 0, k, flags)
-        addresses.append(at)
-        at += -(-array.nbytes // _SPACING) * _SPACING + _SPACING
-    return table, addresses
 
 
 def evaluate(

@@ -6,17 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from text_launch import execute_text
 
 from sidestream.harness.exec import abi
-from sidestream.harness.exec.machine import Options, Result, execute
+from sidestream.harness.exec.machine import Options, Result
 from sidestream.harness.exec.observer import Observer
 from sidestream.harness.exec.program import lower
-from sidestream.harness.launch import Launch
 from sidestream.harness.ptx.decode import decode
 from sidestream.harness.ptx.parser import parse
-
-BASE = 0x7000_0000_0000
-STRIDE = 1 << 20
 
 _HEAD = """.version 9.0
 .target {target}
@@ -60,42 +57,32 @@ class Case:
 
     def run(self, *buffers: NDArray[np.generic]) -> Result:
         """Execute; the buffers are read and written in place."""
-        head = _HEAD.format(
-            target=self.target, module=self.module, declare=self.declare
-        )
-        text = f"{head}{self.body}\nret;\n}}\n"
-        program = lower(decode(parse(text)), dynamic_smem=self.dynamic_smem)
-        allocs = np.zeros(len(buffers), abi.ALLOC_DTYPE)
-        for k, buffer in enumerate(buffers):
-            allocs[k]["va"] = BASE + k * STRIDE
-            allocs[k]["size"] = buffer.nbytes
-            allocs[k]["host"] = buffer.ctypes.data
-            allocs[k]["id"] = k
-            allocs[k]["flags"] = self.flags
-        if self.init is not None:
-            allocs[0]["init"] = self.init.ctypes.data
-        launch = Launch(
-            kernel="k",
-            ptx=text,
-            grid=(self.grid, 1, 1),
-            block=(self.threads, 1, 1),
+        program, result = execute_text(
+            self._text(),
+            buffers,
+            grid=self.grid,
+            block=self.threads,
             cluster=(self.cluster, 1, 1),
             dynamic_smem=self.dynamic_smem,
-            params=tuple(
-                int(BASE + k * STRIDE).to_bytes(8, "little") for k in range(3)
-            ),
+            params=3,
+            flags=self.flags,
+            init=self.init,
+            options=self.options,
+            observer=self.observer,
         )
-        result = execute(program, launch, allocs, self.options, observer=self.observer)
         assert result.status != "unsupported", program.unsupported
         return result
 
     def unsupported(self) -> str:
         """Reasons for what cannot be executed."""
+        program = lower(decode(parse(self._text())))
+        return " | ".join(reason for _, reason in program.unsupported)
+
+    def _text(self) -> str:
         head = _HEAD.format(
             target=self.target, module=self.module, declare=self.declare
         )
-        program = lower(decode(parse(f"{head}{self.body}\nret;\n}}\n")))
-        return " | ".join(reason for _, reason in program.unsupported)
+        return f"{head}{self.body}\nret;\n}}\n"
 
     def clean(self, *buffers: NDArray[np.generic]) -> Result:
         """Execute and require that nothing went wrong."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ptx_case import BASE, STRIDE, Case
+from ptx_case import Case
+from text_launch import BASE, STRIDE
 
 from sidestream.harness.exec import abi
 from sidestream.harness.exec.machine import Options

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from ptx_case import BASE, STRIDE, Case
+from ptx_case import Case
+from text_launch import BASE, STRIDE
 
 from sidestream.harness.footprint.footprint import Footprint
 
