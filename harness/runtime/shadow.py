@@ -1,8 +1,9 @@
 """Shadow memory: the last write and the reads since, of every byte range.
 
 Operations are seen in the order they land, which never goes against what happens
-before what. So the first access that conflicts with an unordered one is found, in
-whatever order the two landed.
+before what. An access is forgotten only for one behind it: of two unordered accesses
+either they are told, or one of them and an access behind the other, in whatever order
+they landed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Cell:
     write: Op | None = None
     reads: dict[int, Op] = field(default_factory=dict)
     """By agent, its last read since the write."""
+    late: dict[tuple[int, str], Op] = field(default_factory=dict)
+    """By agent and deed, accesses before the write that it is not ordered after."""
 
 
 class Shadow:
@@ -52,22 +55,30 @@ class Shadow:
             write = cell.write
             if write is not None and not write.before(op):
                 found.append(_conflict(write, op, cell, "write", "read"))
+            for (_, did), other in cell.late.items():
+                if did == "write" and not other.before(op):
+                    found.append(_conflict(other, op, cell, did, "read"))
             cell.reads[op.agent] = op
         return found
 
     def write(self, span: Span, op: Op) -> list[Conflict]:
         """Take note of a write and return what it conflicts with."""
-        found: list[Conflict] = []
         if span.size <= 0:
-            return found
+            return []
+        found: list[Conflict] = []
         for cell in self._over(span, fill=False):
-            write = cell.write
-            if write is not None and not write.before(op):
-                found.append(_conflict(write, op, cell, "write", "write"))
-            for read in cell.reads.values():
-                if not read.before(op):
-                    found.append(_conflict(read, op, cell, "read", "write"))
-        self._replace(span, Cell(span.start, span.end, op))
+            before = dict(cell.late)
+            before |= {(agent, "read"): read for agent, read in cell.reads.items()}
+            if cell.write is not None:
+                before[cell.write.agent, "write"] = cell.write
+            cell.late = {k: o for k, o in before.items() if not o.before(op)}
+            for (_, did), other in cell.late.items():
+                found.append(_conflict(other, op, cell, did, "write"))
+        if not found:
+            self._replace(span, Cell(span.start, span.end, op))
+            return found
+        for cell in self._over(span, fill=True):
+            cell.write, cell.reads = op, {}
         return found
 
     def settle(self, span: Span, clock: Clock) -> None:
@@ -76,6 +87,7 @@ class Shadow:
             if cell.write is not None and _known(cell.write, clock):
                 cell.write = None
             cell.reads = {a: r for a, r in cell.reads.items() if not _known(r, clock)}
+            cell.late = {k: o for k, o in cell.late.items() if not _known(o, clock)}
 
     def forget(self, span: Span) -> None:
         """Drop what is known of bytes that were given back to the system."""
@@ -117,7 +129,8 @@ class Shadow:
             return
         cell = self._cells[index]
         if cell.start < address < cell.end:
-            rest = Cell(address, cell.end, cell.write, dict(cell.reads))
+            reads, late = dict(cell.reads), dict(cell.late)
+            rest = Cell(address, cell.end, cell.write, reads, late)
             cell.end = address
             self._cells.insert(index + 1, rest)
             self._starts.insert(index + 1, address)

@@ -71,6 +71,28 @@ class Model:
     def wait_host(self, targets, thread=0):
         self.host(thread, after=targets)
 
+    def nearest(self):
+        """The races that have to be told: none lies behind one side of them.
+
+        Where an access `c` comes after `a` and races with `b`, as `a` does, `a` may
+        have been forgotten for `c`.
+        """
+        racing = self.races()
+        index = {n.name: i for i, n in enumerate(self.nodes) if n.reads or n.writes}
+        found = set()
+        for (one, two), shared in racing.items():
+            for a, b in ((one, two), (two, one)):
+                closer = {
+                    byte
+                    for c, i in index.items()
+                    if index[a] in self.nodes[i].before
+                    for byte in racing.get((c, b), set()) | racing.get((b, c), set())
+                }
+                shared = shared - closer
+            if shared:
+                found.add((one, two))
+        return found
+
     def races(self):
         """Every pair of named nodes that race, with the bytes they race on."""
         found = {}
