@@ -43,6 +43,10 @@ MBARRIER: Told = {
         "belongs to another CTA of the cluster",
         "an operation that has a .shared::cluster form, or the CTA's own mbarrier",
     ),
+    11: (
+        "got bytes that no phase had expected when its CTA was over",
+        "as many bytes expected in a phase as its copies bring",
+    ),
 }
 
 BARRIER: Told = {
@@ -137,6 +141,10 @@ SETMAXNREG: Told = {
     3: (
         "is executed by a part of the warp's lanes",
         "all lanes of the warp at one setmaxnreg",
+    ),
+    4: (
+        "is not executed by every warp of its warpgroup",
+        "the same setmaxnreg in each of the four warps",
     ),
 }
 

@@ -75,12 +75,7 @@ TWINS = (
         rule="M9",
         title=_TX,
         warps=(
-            lead(
-                expect(512, "%bar")
-                + bulk_load()
-                + bulk_load("%x+256", 256, "<op>")
-                + "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%bar+8], 256;\n"
-            ),
+            lead(expect(512, "%bar") + bulk_load() + bulk_load("%x+256", 256, "<op>")),
             wait() + "ld.shared.b32 %r1, [%xl+256];\n",
         ),
         bars=(1, 1),

@@ -235,11 +235,10 @@ TWINS = (
         name="registers_that_nobody_gave",
         rule="B5",
         title=_NREG,
-        warps=(
-            "<op>",
-            "setmaxnreg.dec.sync.aligned.u32 24;\n"
-            "setmaxnreg.inc.sync.aligned.u32 256;\n",
-        ),
+        warps=("",) * 8,
+        setup="setp.gt.u32 %p4, %warp, 3;\n@%p4 bra CONSUMER;\n<op>bra GIVEN;\n"
+        "CONSUMER: setmaxnreg.dec.sync.aligned.u32 24;\nbar.sync 1, 128;\n"
+        "setmaxnreg.inc.sync.aligned.u32 256;\nGIVEN:\n",
         op="setmaxnreg.dec.sync.aligned.u32 24;\n",
         found=fault("deadlock", "progress", "setmaxnreg.inc.sync.aligned.u32"),
         finishes=False,
@@ -255,5 +254,36 @@ TWINS = (
         op="32",
         broken="48",
         found=fault("contract", "setmaxnreg.count", "setmaxnreg.dec.sync.aligned.u32"),
+    ),
+    Twin(
+        name="registers_of_a_part_of_the_warpgroup",
+        rule="B5",
+        title=_NREG,
+        warps=("",) * 4,
+        setup="setp.gt.u32 %p4, %warp, <op>;\n@%p4 bra OTHERS;\n"
+        "setmaxnreg.dec.sync.aligned.u32 40;\nOTHERS:\n",
+        op="3",
+        broken="1",
+        found=fault("contract", "setmaxnreg.count", "setmaxnreg.dec.sync.aligned.u32"),
+    ),
+    Twin(
+        name="bytes_that_nobody_expected",
+        rule="M1",
+        title=_MBAR,
+        warps=(lead(expect("<op>") + bulk_load()),),  # type: ignore[arg-type]
+        bars=(1,),
+        op="256",
+        broken="240",
+        found=fault("mbarrier", "mbarrier.state", "ret"),
+    ),
+    _named(
+        "reduction_beside_a_plain_barrier",
+        (
+            "bar.arrive 1, 64;\nbar.arrive 2, 64;\n",
+            "bar.sync 2, 64;\n<op>;\n",
+        ),
+        "bar.sync 1, 64",
+        "bar.red.popc.u32 %r3, 1, 64, %one",
+        "bar.red.popc.u32",
     ),
 )

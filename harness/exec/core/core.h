@@ -204,6 +204,7 @@ struct Warp {
   u32 cc;   /* carry flag, one bit per lane */
   u32 nreg; /* registers per thread after setmaxnreg */
   u32 nreg_set; /* it was executed: until then nreg is what launch bounds leave room for */
+  u32 nreg_times, nreg_pc; /* executions of setmaxnreg, and where the last one was */
   u64 executed;
   /* per lane group counters of cp.async and cp.async.bulk (see async.c) */
   u32 cpa_committed[LANES], bulk_committed[LANES];
@@ -427,6 +428,10 @@ void async_land_one(Machine *m, u32 index);
 /* Index of the first operation at or after `from` (cyclic) that may land now. */
 u32 async_ready(const Machine *m, u32 from);
 void async_land_cta(Machine *m, Cta *c);
+
+/* --- setmaxnreg.c -------------------------------------------------------------- */
+/* The CTA is over: every warp of a warpgroup has executed it as often as the others. */
+void setmaxnreg_finish(Cta *c);
 
 /* --- cluster.c ---------------------------------------------------------------- */
 /* Lanes of a warp exit, for the barrier of its cluster. */

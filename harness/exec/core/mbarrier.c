@@ -162,6 +162,21 @@ static Object object_of(Warp *w, const Insn *i, u32 l, u64 addr, u32 *at) {
   return o;
 }
 
+/* Bytes that came and were never expected. The tail of a pipeline of CUTLASS expects
+ * bytes for a stage that it will not fill, which is no defect while nobody waits. */
+void mbarrier_finish(const Warp *w) {
+  Cta *c = w->cta;
+  u32 n = w->m->smem_size / 8;
+  for (const u8 *at = c->mbar_live; (at = memchr(at, 1, n - (u32)(at - c->mbar_live)));
+       at++) {
+    u64 state, offset = 8ull * (u64)(at - c->mbar_live);
+    memcpy(&state, c->smem + offset, 8);
+    if (valid(state) && tx_of(state) < 0)
+      fault_at(w->m, &w->m->code[w->pc], c, w->id, 0, FAULT_MBARRIER,
+               (u64)c->rank << 24 | (SMEM_BASE + offset), 8, MBAR_LEFTOVER);
+  }
+}
+
 /* Lanes at one barrier are told together. */
 static void tell(const Warp *w, const Insn *i, u32 m, const u64 *addr) {
   for (u32 left = m, group = 0; left; left &= ~group) {

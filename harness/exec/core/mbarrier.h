@@ -37,7 +37,8 @@ enum MbarError {
   MBAR_COMPLETED,    /* a .noComplete arrival would complete the phase */
   MBAR_BAD_PARITY,   /* parity other than 0 or 1 */
   MBAR_BAD_STATE,    /* a token that no arrival returned */
-  MBAR_REMOTE        /* another CTA's barrier where only the own one is allowed */
+  MBAR_REMOTE,       /* another CTA's barrier where only the own one is allowed */
+  MBAR_LEFTOVER      /* its CTA is over, and its tx-count is negative */
 };
 
 typedef struct MbarResult {
@@ -55,6 +56,8 @@ static inline u32 mbarrier_pending(u64 word) { return (u32)(word & MBAR_MAX); }
  * shared::cta or shared::cluster address as seen from `c`; faults are recorded. */
 void mbarrier_complete_tx(Machine *m, const Insn *i, Cta *c, u32 addr, u32 bytes);
 void mbarrier_arrive_async(Machine *m, const Insn *i, Cta *c, u32 addr, u32 count);
+/* The warp is the last of its CTA to exit. */
+void mbarrier_finish(const Warp *w);
 /* One more arrival expected of the current phase. */
 void mbarrier_pend(const Warp *w, const Insn *i, u32 lane, u32 addr);
 

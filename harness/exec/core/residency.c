@@ -6,6 +6,7 @@
 #include "clc.h"
 #include "core.h"
 #include "dependent.h"
+#include "mbarrier.h"
 #include "observer.h"
 #include "schedule.h"
 #include "tmem.h"
@@ -64,6 +65,7 @@ static void start_cta(Machine *m, u32 slot, u32 cluster) {
     memset(w->cluster_lane, 0, sizeof w->cluster_lane);
     w->tmem_loads = w->tmem_stores = 0;
     w->tc_fence = w->tc_own = 0;
+    w->nreg_times = 0;
     fill32(w->rf, m->rf_bytes, m->reg_fill);
     fill32(w->local, (u64)m->local_bytes * LANES & ~3ull, m->reg_fill);
     paths_init(w, 0, w->initial);
@@ -101,4 +103,6 @@ void finish_warp(Machine *m, Warp *w) {
   grid_step_cta(c);
   OBSERVE(m, over, c);
   if (c->tmem) tmem_finish(c);
+  mbarrier_finish(w);
+  setmaxnreg_finish(c);
 }

@@ -7,7 +7,13 @@
 #include "core.h"
 
 enum { LEAST = 24, MOST = 256, STEP = 8 };
-enum SetmaxnregError { NREG_COUNT = 1, NREG_DIRECTION, NREG_DIVERGED };
+enum { WARPGROUP = 4 };
+enum SetmaxnregError { NREG_COUNT = 1, NREG_DIRECTION, NREG_DIVERGED, NREG_PARTIAL };
+
+static void count(Warp *w, const Insn *i) {
+  w->nreg_times++;
+  w->nreg_pc = pc_of(w->m, i);
+}
 
 /* x[0] = inc, imm = registers */
 static int setmaxnreg(Warp *w, const Insn *i, u32 m) {
@@ -28,6 +34,7 @@ static int setmaxnreg(Warp *w, const Insn *i, u32 m) {
   if (wrong) {
     if (!w->nreg_set) w->nreg = n;
     w->nreg_set = 1;
+    count(w, i);
     return STEP_NEXT;
   }
   if (i->x[0] && n - w->nreg > w->cta->regs_pool) {
@@ -37,8 +44,21 @@ static int setmaxnreg(Warp *w, const Insn *i, u32 m) {
   w->cta->regs_pool += w->nreg - n; /* modulo 2^32: an increase takes away */
   w->nreg = n;
   w->nreg_set = 1;
+  count(w, i);
   w->m->progress++;
   return STEP_NEXT;
+}
+
+void setmaxnreg_finish(Cta *c) {
+  Machine *m = c->m;
+  const Warp *first = &m->warps[c->slot * m->warps_per_cta];
+  for (u32 k = 0; k < m->warps_per_cta; k++) {
+    const Warp *lead = &first[k / WARPGROUP * WARPGROUP], *w = &first[k];
+    if (w->nreg_times == lead->nreg_times) continue;
+    const Warp *more = w->nreg_times > lead->nreg_times ? w : lead;
+    fault_at(m, &m->code[more->nreg_pc], c, more->id, 0, FAULT_SETMAXNREG, more->nreg,
+             more->nreg, NREG_PARTIAL);
+  }
 }
 
 const OpEntry ops_setmaxnreg[] = {{"setmaxnreg", setmaxnreg}, {0, 0}};
