@@ -31,6 +31,7 @@ ALLOWED = {
     },
     # Schedules are spelled as execution spells them; the rest stands alone.
     "harness.runtime": {"harness.exec", "harness.errors", "harness.finding"},
+    "harness.bindings": {"harness.runtime"},
     "harness.mutate": {
         *("harness.device", "harness.dsl", "harness.exec", "harness.ptx"),
         *LEAVES,

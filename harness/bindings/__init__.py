@@ -1,0 +1,1 @@
+"""`cuda.bindings` on the virtual CUDA runtime."""

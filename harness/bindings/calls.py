@@ -1,0 +1,201 @@
+"""CUDA calls on numbers, as both interfaces of `cuda.bindings` make them.
+
+Streams and events are handles, memory is addresses. A call returns its values without
+the status and raises `CudaError`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sidestream.harness.runtime import (
+    CudaError,
+    Event,
+    Graph,
+    GraphExec,
+    HostBlock,
+    Runtime,
+    Span,
+    Stream,
+)
+from sidestream.harness.runtime.op import Run
+
+NON_BLOCKING = 1
+"""`cudaStreamNonBlocking` and `CU_STREAM_NON_BLOCKING`."""
+DISABLE_TIMING = 2
+"""`cudaEventDisableTiming` and `CU_EVENT_DISABLE_TIMING`."""
+MODES = ("global", "thread_local", "relaxed")
+_FIRST_HANDLE = 0x5EB0_0000
+
+
+@dataclass(kw_only=True)
+class Calls:
+    """The calls of a process.
+
+    Attributes:
+        runtime: What they arrive at.
+        device: Returns the current device.
+    """
+
+    runtime: Runtime
+    device: Callable[[], int] = lambda: 0
+    _numbers: itertools.count[int] = field(
+        default_factory=lambda: itertools.count(_FIRST_HANDLE)
+    )
+    _events: dict[int, Event] = field(default_factory=dict)
+    _graphs: dict[int, Graph] = field(default_factory=dict)
+    _execs: dict[int, GraphExec] = field(default_factory=dict)
+    _pinned: dict[int, HostBlock] = field(default_factory=dict)
+
+    def stream(self, handle: int) -> Stream:
+        """Return the stream of a handle."""
+        return self.runtime.stream(handle, device=self.device())
+
+    def event(self, handle: int) -> Event:
+        """Return the event of a handle."""
+        if handle not in self._events:
+            raise CudaError(
+                "cudaErrorInvalidResourceHandle", f"{handle:#x} is no event"
+            )
+        return self._events[handle]
+
+    def stream_create(self, flags: int = 0, priority: int = 0) -> int:
+        """Make a stream and return its handle."""
+        made = self.runtime.create_stream(
+            device=self.device(), blocking=flags != NON_BLOCKING, priority=priority
+        )
+        return made.handle
+
+    def stream_destroy(self, handle: int) -> None:
+        """Destroy a stream."""
+        self.runtime.destroy_stream(self.stream(handle))
+
+    def stream_query(self, handle: int) -> None:
+        """Raise `cudaErrorNotReady` unless all work of a stream is done."""
+        _ready(self.runtime.query_stream(self.stream(handle)))
+
+    def stream_priority(self, handle: int) -> int:
+        """Return the priority of a stream."""
+        return self.stream(handle).priority
+
+    def event_create(self, flags: int = 0) -> int:
+        """Make an event and return its handle."""
+        handle = next(self._numbers)
+        self._events[handle] = self.runtime.create_event(
+            device=self.device(), timing=not flags & DISABLE_TIMING
+        )
+        return handle
+
+    def event_destroy(self, handle: int) -> None:
+        """Destroy an event; what waits for it goes on waiting."""
+        self.event(handle)
+        del self._events[handle]
+
+    def event_record(self, event: int, stream: int = 0) -> None:
+        """Record an event."""
+        self.runtime.record_event(self.event(event), self.stream(stream))
+
+    def event_query(self, event: int) -> None:
+        """Raise `cudaErrorNotReady` unless an event has been reached."""
+        _ready(self.runtime.query_event(self.event(event)))
+
+    def stream_wait_event(self, stream: int, event: int, _flags: int = 0) -> None:
+        """Let a stream wait for an event."""
+        self.runtime.wait_event(self.stream(stream), self.event(event))
+
+    def elapsed(self, start: int, end: int) -> float:
+        """Return the milliseconds between two events."""
+        return self.runtime.elapsed(self.event(start), self.event(end))
+
+    def malloc(self, size: int) -> int:
+        """Allocate device memory."""
+        return self.runtime.cuda_malloc(size, device=self.device())
+
+    def host_alloc(self, size: int, _flags: int = 0) -> int:
+        """Allocate pinned memory."""
+        block = self.runtime.malloc_host(size)
+        self._pinned[block.address] = block
+        return block.address
+
+    def host_free(self, address: int) -> None:
+        """Free pinned memory."""
+        if address not in self._pinned:
+            raise CudaError("cudaErrorInvalidValue", f"{address:#x} is not allocated")
+        self.runtime.free_host(self._pinned.pop(address))
+
+    def copy(
+        self,
+        target: int,
+        source: int,
+        size: int,
+        direction: str,
+        stream: int = 0,
+        *,
+        blocking: bool,
+        call: str,
+    ) -> None:
+        """Copy bytes; `direction` is one of `copies.DIRECTIONS`."""
+
+        def take() -> Run:
+            data = ctypes.string_at(source, size)
+
+            def run() -> None:
+                ctypes.memmove(target, data, size)
+
+            return run
+
+        self.runtime.copy(
+            direction=direction,
+            reads=[Span(source, size)],
+            writes=[Span(target, size)],
+            stream=self.stream(stream),
+            take=take,
+            blocking=blocking,
+            label=call,
+        )
+
+    def fill(
+        self, target: int, value: bytes, count: int, stream: int = 0, *, call: str
+    ) -> None:
+        """Fill memory with a value, `count` times; never waits."""
+        size = len(value) * count
+
+        def run() -> None:
+            ctypes.memmove(target, value * count, size)
+
+        self.runtime.enqueue(
+            kind="fill",
+            label=call,
+            stream=self.stream(stream),
+            writes=[Span(target, size)],
+            run=run,
+        )
+
+    def begin_capture(self, stream: int, mode: int) -> None:
+        """Begin to capture a stream."""
+        self.runtime.begin_capture(self.stream(stream), mode=MODES[mode])
+
+    def end_capture(self, stream: int) -> int:
+        """End a capture and return the handle of its graph."""
+        graph = self.runtime.end_capture(self.stream(stream))
+        handle = next(self._numbers)
+        self._graphs[handle] = graph
+        return handle
+
+    def instantiate(self, graph: int, _flags: int = 0) -> int:
+        """Make a graph executable."""
+        handle = next(self._numbers)
+        self._execs[handle] = self.runtime.instantiate(self._graphs[graph])
+        return handle
+
+    def launch_graph(self, exec: int, stream: int) -> None:
+        """Replay a graph."""
+        self.runtime.launch_graph(self._execs[exec], self.stream(stream))
+
+
+def _ready(done: bool) -> None:  # noqa: FBT001 -- what a query says
+    if not done:
+        raise CudaError("cudaErrorNotReady", "not reached yet")

@@ -1,0 +1,285 @@
+"""The calls under the names of `cuda.bindings.runtime` and `cuda.bindings.driver`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sidestream.harness.bindings.calls import Calls
+from sidestream.harness.runtime import CudaError
+
+_KINDS = ("h2h", "h2d", "d2h", "d2d")
+_CAPTURE = ("none", "active", "invalidated")
+
+Answer = Callable[..., tuple[Any, ...]]
+
+
+def answers(calls: Calls) -> Iterator[tuple[object, str, Answer]]:
+    """Yield (module, name, replacement) for both interfaces, where they exist.
+
+    Every call returns as the real one does: a tuple that starts with a status.
+    """
+    if importlib.util.find_spec("cuda.bindings") is None:
+        return
+    runtime: Any = importlib.import_module("cuda.bindings.runtime")
+    driver: Any = importlib.import_module("cuda.bindings.driver")
+    for name, call in _runtime(calls, runtime).items():
+        yield runtime, name, _answer(runtime.cudaError_t, call)
+    for name, call in _driver(calls, driver).items():
+        yield driver, name, _answer(driver.CUresult, call)
+
+
+def _answer(status: Any, call: Callable[..., Any]) -> Answer:
+    def answer(*args: Any) -> tuple[Any, ...]:
+        try:
+            value = call(*args)
+        except CudaError as error:
+            return (status(error.number), *(() if _nothing(call) else (None,)))
+        return (status(0),) if value is None else (status(0), value)
+
+    return answer
+
+
+def _nothing(call: Callable[..., Any]) -> bool:
+    """Whether a call gives no value beside the status."""
+    return call.__annotations__.get("return") in (None, "None")
+
+
+def _runtime(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
+    rt = calls.runtime
+
+    def create(flags: int = 0, priority: int = 0) -> Any:
+        return cuda.cudaStream_t(calls.stream_create(int(flags), int(priority)))
+
+    def event(flags: int = 0) -> Any:
+        return cuda.cudaEvent_t(calls.event_create(int(flags)))
+
+    def capturing(stream: Any) -> Any:
+        state = rt.capturing(calls.stream(int(stream)))
+        return cuda.cudaStreamCaptureStatus(_CAPTURE.index(state))
+
+    def memcpy(target: Any, source: Any, size: int, kind: Any) -> None:
+        calls.copy(
+            *(int(target), int(source), int(size), _direction(kind)),
+            blocking=True,
+            call="cudaMemcpy",
+        )
+
+    def memcpy_async(
+        target: Any, source: Any, size: int, kind: Any, stream: Any
+    ) -> None:
+        calls.copy(
+            *(int(target), int(source), int(size), _direction(kind), int(stream)),
+            blocking=False,
+            call="cudaMemcpyAsync",
+        )
+
+    def memset(target: Any, value: int, count: int) -> None:
+        calls.fill(int(target), bytes([value & 255]), int(count), call="cudaMemset")
+
+    def memset_async(target: Any, value: int, count: int, stream: Any) -> None:
+        byte = bytes([value & 255])
+        calls.fill(int(target), byte, int(count), int(stream), call="cudaMemsetAsync")
+
+    return {
+        "cudaStreamCreate": lambda: create(),
+        "cudaStreamCreateWithFlags": create,
+        "cudaStreamCreateWithPriority": create,
+        "cudaEventCreate": lambda: event(),
+        "cudaEventCreateWithFlags": event,
+        "cudaEventElapsedTime": lambda a, b: calls.elapsed(int(a), int(b)),
+        "cudaStreamIsCapturing": capturing,
+        "cudaMemcpy": memcpy,
+        "cudaMemcpyAsync": memcpy_async,
+        "cudaMemset": memset,
+        "cudaMemsetAsync": memset_async,
+        "cudaMalloc": lambda size: calls.malloc(int(size)),
+        "cudaMallocAsync": lambda size, stream: rt.malloc_async(
+            int(size), calls.stream(int(stream))
+        ),
+        "cudaMallocHost": lambda size: calls.host_alloc(int(size)),
+        "cudaHostAlloc": lambda size, flags: calls.host_alloc(int(size)),
+        "cudaStreamEndCapture": lambda stream: cuda.cudaGraph_t(
+            calls.end_capture(int(stream))
+        ),
+        "cudaGraphInstantiate": lambda graph, flags=0: cuda.cudaGraphExec_t(
+            calls.instantiate(int(graph))
+        ),
+        **_common(calls, "cuda", _RUNTIME_NAMES),
+    }
+
+
+def _driver(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
+    rt = calls.runtime
+
+    def create(flags: int = 0) -> Any:
+        return cuda.CUstream(calls.stream_create(int(flags)))
+
+    def with_priority(flags: int, priority: int) -> Any:
+        return cuda.CUstream(calls.stream_create(int(flags), int(priority)))
+
+    def event(flags: int = 0) -> Any:
+        return cuda.CUevent(calls.event_create(int(flags)))
+
+    def capturing(stream: Any) -> Any:
+        state = rt.capturing(calls.stream(int(stream)))
+        return cuda.CUstreamCaptureStatus(_CAPTURE.index(state))
+
+    def copier(direction: str, call: str, *, blocking: bool) -> Callable[..., None]:
+        def copy(target: Any, source: Any, size: int, stream: Any = 0) -> None:
+            calls.copy(
+                *(int(target), int(source), int(size), direction, int(stream)),
+                blocking=blocking,
+                call=call,
+            )
+
+        return copy
+
+    def filler(width: int, call: str) -> Callable[..., None]:
+        def fill(target: Any, value: int, count: int, stream: Any = 0) -> None:
+            item = int(value).to_bytes(width, "little")
+            calls.fill(int(target), item, int(count), int(stream), call=call)
+
+        return fill
+
+    copies = {
+        f"cuMemcpy{name}{suffix}": copier(
+            direction, f"cuMemcpy{name}{suffix}", blocking=not suffix
+        )
+        for name, direction in (("HtoD", "h2d"), ("DtoH", "d2h"), ("DtoD", "d2d"))
+        for suffix in ("", "Async")
+    }
+    fills = {
+        f"cuMemsetD{8 * width}{suffix}": filler(width, f"cuMemsetD{8 * width}{suffix}")
+        for width in (1, 2, 4)
+        for suffix in ("", "Async")
+    }
+    return {
+        "cuStreamCreate": create,
+        "cuStreamCreateWithPriority": with_priority,
+        "cuEventCreate": event,
+        "cuEventElapsedTime": lambda a, b: calls.elapsed(int(a), int(b)),
+        "cuStreamIsCapturing": capturing,
+        "cuMemAlloc": lambda size: cuda.CUdeviceptr(calls.malloc(int(size))),
+        "cuMemAllocAsync": lambda size, stream: cuda.CUdeviceptr(
+            rt.malloc_async(int(size), calls.stream(int(stream)))
+        ),
+        "cuMemHostAlloc": lambda size, flags: calls.host_alloc(int(size)),
+        "cuStreamEndCapture": lambda stream: cuda.CUgraph(
+            calls.end_capture(int(stream))
+        ),
+        "cuGraphInstantiate": lambda graph, flags=0: cuda.CUgraphExec(
+            calls.instantiate(int(graph))
+        ),
+        **copies,
+        **fills,
+        **_common(calls, "cu", _DRIVER_NAMES),
+    }
+
+
+_RUNTIME_NAMES = {
+    "free": "Free",
+    "free_async": "FreeAsync",
+    "host_free": "FreeHost",
+    "device": "DeviceSynchronize",
+    "register": "HostRegister",
+    "unregister": "HostUnregister",
+}
+_DRIVER_NAMES = {
+    "free": "MemFree",
+    "free_async": "MemFreeAsync",
+    "host_free": "MemFreeHost",
+    "device": "CtxSynchronize",
+    "register": "MemHostRegister",
+    "unregister": "MemHostUnregister",
+}
+
+
+def _common(
+    calls: Calls, prefix: str, names: dict[str, str]
+) -> dict[str, Callable[..., Any]]:
+    """Calls that give no value and differ in their names only."""
+    rt = calls.runtime
+
+    def wait(stream: Any) -> None:
+        rt.synchronize_stream(
+            calls.stream(int(stream)), call=f"{prefix}StreamSynchronize"
+        )
+
+    def wait_event(event: Any) -> None:
+        rt.synchronize_event(calls.event(int(event)), call=f"{prefix}EventSynchronize")
+
+    def wait_device() -> None:
+        rt.synchronize_device(calls.device(), call=f"{prefix}{names['device']}")
+
+    def free(address: Any) -> None:
+        if int(address):
+            rt.cuda_free(int(address))
+
+    def free_async(address: Any, stream: Any) -> None:
+        rt.free_async(int(address), calls.stream(int(stream)))
+
+    def host_free(address: Any) -> None:
+        calls.host_free(int(address))
+
+    def register(address: Any, size: int, flags: int = 0) -> None:
+        rt.register_host(int(address), int(size))
+
+    def unregister(address: Any) -> None:
+        rt.unregister_host(int(address))
+
+    def record(event: Any, stream: Any = 0) -> None:
+        calls.event_record(int(event), int(stream))
+
+    def let_wait(stream: Any, event: Any, flags: int = 0) -> None:
+        calls.stream_wait_event(int(stream), int(event))
+
+    def query(stream: Any) -> None:
+        calls.stream_query(int(stream))
+
+    def query_event(event: Any) -> None:
+        calls.event_query(int(event))
+
+    def destroy(stream: Any) -> None:
+        calls.stream_destroy(int(stream))
+
+    def destroy_event(event: Any) -> None:
+        calls.event_destroy(int(event))
+
+    def begin(stream: Any, mode: Any) -> None:
+        calls.begin_capture(int(stream), int(mode))
+
+    def launch(exec: Any, stream: Any) -> None:
+        calls.launch_graph(int(exec), int(stream))
+
+    return {
+        f"{prefix}StreamSynchronize": wait,
+        f"{prefix}EventSynchronize": wait_event,
+        f"{prefix}{names['device']}": wait_device,
+        f"{prefix}{names['free']}": free,
+        f"{prefix}{names['free_async']}": free_async,
+        f"{prefix}{names['host_free']}": host_free,
+        f"{prefix}{names['register']}": register,
+        f"{prefix}{names['unregister']}": unregister,
+        f"{prefix}EventRecord": record,
+        f"{prefix}StreamWaitEvent": let_wait,
+        f"{prefix}StreamQuery": query,
+        f"{prefix}EventQuery": query_event,
+        f"{prefix}StreamDestroy": destroy,
+        f"{prefix}EventDestroy": destroy_event,
+        f"{prefix}StreamBeginCapture": begin,
+        f"{prefix}GraphLaunch": launch,
+    }
+
+
+def _direction(kind: Any) -> str:
+    """Return the direction of a `cudaMemcpyKind`.
+
+    Raises:
+        CudaError: cudaErrorInvalidValue for `cudaMemcpyDefault`, which is not modelled.
+    """
+    if not 0 <= int(kind) < len(_KINDS):
+        raise CudaError("cudaErrorInvalidValue", f"cudaMemcpyKind {kind}")
+    return _KINDS[int(kind)]

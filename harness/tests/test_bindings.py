@@ -1,0 +1,128 @@
+"""cuda.bindings on the virtual runtime: the calls that packages make themselves."""
+
+import ctypes
+from contextlib import ExitStack
+from unittest import mock
+
+import pytest
+from cuda.bindings import driver, runtime
+
+from sidestream.harness.bindings.calls import Calls
+from sidestream.harness.bindings.interfaces import answers
+from sidestream.harness.runtime import Landing, Runtime
+
+OK = runtime.cudaError_t.cudaSuccess
+FINE = driver.CUresult.CUDA_SUCCESS
+
+
+@pytest.fixture
+def rt():
+    rt = Runtime(landing=Landing.parse("laziest"))
+    with ExitStack() as stack:
+        for owner, name, value in answers(Calls(runtime=rt)):
+            stack.enter_context(mock.patch.object(owner, name, value))
+        yield rt
+
+
+def stream(flags=1):
+    status, made = runtime.cudaStreamCreateWithFlags(flags)
+    assert status == OK
+    return made
+
+
+@pytest.mark.parametrize(("flags", "blocking"), [(0, True), (1, False)])
+def test_a_stream_is_one_of_the_runtimes(rt, flags, blocking):
+    made = stream(flags)
+    assert rt.stream(int(made)).blocking == blocking
+    assert runtime.cudaStreamDestroy(made) == (OK,)
+    status, *_ = runtime.cudaStreamSynchronize(made)
+    assert status == runtime.cudaError_t.cudaErrorInvalidResourceHandle
+
+
+def test_a_stream_of_the_driver_is_the_same_kind(rt):
+    status, made = driver.cuStreamCreateWithPriority(1, -3)
+    assert status == FINE
+    assert rt.stream(int(made)).priority == -3
+    assert driver.cuStreamDestroy(made) == (FINE,)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_events_order_copies(rt, waits):
+    one, two = stream(), stream()
+    memory = runtime.cudaMalloc(64)[1]
+    status, event = runtime.cudaEventCreateWithFlags(2)
+    assert status == OK
+    assert runtime.cudaMemsetAsync(memory, 7, 64, one) == (OK,)
+    assert runtime.cudaEventRecord(event, one) == (OK,)
+    if waits:
+        assert runtime.cudaStreamWaitEvent(two, event, 0) == (OK,)
+    host = (ctypes.c_uint8 * 64)()
+    copied = runtime.cudaMemcpyAsync(
+        ctypes.addressof(host), memory, 64, runtime.cudaMemcpyKind(2), two
+    )
+    assert copied == (OK,)
+    rt.drain()
+    assert (bytes(host) == b"\7" * 64) == waits
+    assert [race.kind for race in rt.races()] == ([] if waits else ["stream-race"])
+
+
+def test_a_pageable_source_is_read_at_the_call(rt):
+    memory, made = runtime.cudaMalloc(4)[1], stream()
+    host = (ctypes.c_uint8 * 4)(*b"abcd")
+    place = ctypes.addressof(host)
+    runtime.cudaMemcpyAsync(memory, place, 4, runtime.cudaMemcpyKind(1), made)
+    host[:] = b"wxyz"
+    assert runtime.cudaStreamQuery(made) == (runtime.cudaError_t.cudaErrorNotReady,)
+    assert runtime.cudaStreamSynchronize(made) == (OK,)
+    assert ctypes.string_at(memory, 4) == b"abcd"
+    assert runtime.cudaFree(memory) == (OK,)
+
+
+def test_a_pinned_source_is_read_when_the_copy_lands(rt):
+    memory = driver.cuMemAlloc(4)[1]
+    status, host = driver.cuMemHostAlloc(4, 0)
+    assert status == FINE
+    ctypes.memmove(host, b"abcd", 4)
+    assert driver.cuMemcpyHtoDAsync(memory, host, 4, stream()) == (FINE,)
+    ctypes.memmove(host, b"wxyz", 4)
+    assert driver.cuCtxSynchronize() == (FINE,)
+    assert ctypes.string_at(int(memory), 4) == b"wxyz"
+    assert driver.cuMemFreeHost(host) == (FINE,)
+
+
+@pytest.mark.parametrize(("width", "value"), [(1, 7), (2, 0x0102), (4, 0x01020304)])
+def test_fills_of_the_driver(rt, width, value):
+    memory = driver.cuMemAlloc(64)[1]
+    fill = getattr(driver, f"cuMemsetD{8 * width}Async")
+    assert fill(memory, value, 3, stream()) == (FINE,)
+    driver.cuCtxSynchronize()
+    assert (
+        ctypes.string_at(int(memory), 3 * width) == value.to_bytes(width, "little") * 3
+    )
+
+
+def test_a_captured_fill_is_replayed(rt):
+    made, memory = stream(), runtime.cudaMalloc(8)[1]
+    mode = runtime.cudaStreamCaptureMode.cudaStreamCaptureModeGlobal
+    assert runtime.cudaStreamBeginCapture(made, mode) == (OK,)
+    runtime.cudaMemsetAsync(memory, 9, 8, made)
+    active = runtime.cudaStreamCaptureStatus.cudaStreamCaptureStatusActive
+    assert runtime.cudaStreamIsCapturing(made) == (OK, active)
+    refused = runtime.cudaError_t.cudaErrorStreamCaptureUnsupported
+    status, graph = runtime.cudaStreamEndCapture(made)
+    assert status == OK
+    status, ready = runtime.cudaGraphInstantiate(graph, 0)
+    assert status == OK
+    assert runtime.cudaGraphLaunch(ready, made) == (OK,)
+    assert runtime.cudaDeviceSynchronize() == (OK,)
+    assert ctypes.string_at(memory, 8) == b"\t" * 8
+    runtime.cudaStreamBeginCapture(made, mode)
+    assert runtime.cudaMalloc(8)[0] == refused
+
+
+def test_what_was_never_made(rt):
+    wrong = runtime.cudaError_t.cudaErrorInvalidResourceHandle
+    assert runtime.cudaEventRecord(1, 0) == (wrong,)
+    assert driver.cuStreamQuery(0xDEAD)[0] == driver.CUresult(400)
+    assert runtime.cudaFree(4096) == (runtime.cudaError_t.cudaErrorInvalidValue,)
+    assert runtime.cudaFree(0) == (OK,)
