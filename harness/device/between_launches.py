@@ -53,7 +53,7 @@ def finding_of(
         need=_ACQUIRE if unacquired else _WAIT,
         witness=_witness(sites, second),
         count=race.count,
-        extra={"race": race.verdict, "address": race.address},
+        extra={"race": race.verdict},
     )
 
 

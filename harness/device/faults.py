@@ -48,12 +48,14 @@ def finding_of(fault: Fault, program: Program, table: AllocationTable) -> Findin
     sites = [site]
     nearest = _allocation(fault, table)
     if nearest is not None:
+        extra["address"] = fault.address - nearest.va
         sites.append(
             Site(
                 agent="host",
                 operation=f"allocation {nearest.name}",
-                detail=f"{nearest.size} bytes at {nearest.va:#x}"
-                + (", freed" if nearest.freed else ""),
+                # No address: it is another one in every process, and what is found
+                # is to read the same when it is replayed.
+                detail=f"{nearest.size} bytes" + (", freed" if nearest.freed else ""),
             )
         )
     return Finding(

@@ -100,8 +100,13 @@ def finding_of(
         need=need,
         witness=_witness(race, sites, program),
         count=race.count,
-        extra={"race": race.verdict, "address": race.address},
+        extra={"race": race.verdict, **_address(race)},
     )
+
+
+def _address(race: Race) -> dict[str, int]:
+    """Nothing of global memory, whose tensors lie elsewhere in every process."""
+    return {} if race.space == "global" else {"address": race.address}
 
 
 def _where(race: Race, program: Program, table: AllocationTable) -> str:
