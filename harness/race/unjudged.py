@@ -125,20 +125,19 @@ def unjudged(
         profile: `practice` or `isa`.
     """
     found: dict[str, Unjudged] = {}
+    # Most operations can be judged in all of their forms.
+    listed = {op for row in UNMODELLED for op in row.ops}
+    judged = (MODELLED | EFFECTLESS) - listed
     for index in sorted(executed):
         if index < 0:
             continue
         ins = program.function.instructions[index]
-        if ins.op in _JUDGED:
+        if ins.op in judged:
             continue
         for what in _unmodelled(ins, profile):
             reason = f"the race check does not model {what} ({ins.spelling})"
             found.setdefault(what, Unjudged(reason=reason, line=ins.line))
     return tuple(found.values())
-
-
-_JUDGED = (MODELLED | EFFECTLESS) - {op for row in UNMODELLED for op in row.ops}
-"""Operations all of whose forms can be judged."""
 
 
 def _unmodelled(ins: ir.Instruction, profile: str) -> list[str]:
