@@ -14,14 +14,15 @@ from sidestream.scenarios.catalogue_host import HOST
 from sidestream.scenarios.catalogue_layout import LAYOUT
 from sidestream.scenarios.catalogue_lengths import LENGTHS
 from sidestream.scenarios.catalogue_masks import MASKS
+from sidestream.scenarios.catalogue_mutation import MUTATION
 from sidestream.scenarios.catalogue_numerics import NUMERICS
 from sidestream.scenarios.catalogue_public import PUBLIC
 
 CATALOGUE: tuple[Scenario, ...] = (*LENGTHS, *MASKS, *LAYOUT, *NUMERICS, *HOST)
 """The named scenarios of our kernels' interface, in the order they are run."""
 
-EVERY: tuple[Scenario, ...] = (*CATALOGUE, *PUBLIC)
-"""With those that only public packages serve."""
+EVERY: tuple[Scenario, ...] = (*CATALOGUE, *PUBLIC, *MUTATION)
+"""With those that only public packages serve, and those that mutants are run on."""
 
 LARGEST_FLOPS = 60_000_000
 """No scenario of the catalogue has more work than this; those of `PUBLIC` may."""

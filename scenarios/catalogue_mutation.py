@@ -1,0 +1,75 @@
+"""Scenarios whose launches `sidestream mutate` is run on: every path of one kernel.
+
+All of a family have one declaration as far as code is concerned, so that their launches
+have one text and a mutant meets each of them: several units a CTA, one and many tiles
+of keys, a pair on two heads and on two runs of rows, units without keys, sequences
+without queries, rows that both edges of a band cut, and rows that no edge cuts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sidestream.scenarios.scenario import Scenario
+
+MUTATION_TAG = "mutation"
+
+
+def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
+    """Return the launches of one declaration, the cheapest first."""
+
+    def launch(which: str, description: str, **own: Any) -> Scenario:
+        usual: dict[str, Any] = {
+            "heads_q": 2,
+            "heads_kv": 1,
+            "lengths_q_form": "prefix",
+            "lengths_kv_form": "prefix",
+            "tail_kv": 9,
+            "tail_fill": "nan",
+        }
+        return Scenario(
+            name=f"mutate-{name}-{which}",
+            description=description,
+            tags=(MUTATION_TAG, name),
+            **(usual | facts | own),
+        )
+
+    return (
+        launch("one", "One query, one key.", lengths_q=(1,), lengths_kv=(1,)),
+        launch(
+            "none",
+            "Queries without keys between sequences of no queries.",
+            lengths_q=(20, 0, 129),
+            lengths_kv=(0, 30, 0),
+        ),
+        launch(
+            "long",
+            "Two runs of rows over more tiles than the ring has stages.",
+            lengths_q=(300,),
+            lengths_kv=(900,),
+            values="sharp",
+        ),
+        launch(
+            "apart",
+            "As many key heads as query heads: a pair works on two runs of rows.",
+            heads_kv=2,
+            lengths_q=(600, 5),
+            lengths_kv=(600, 300),
+        ),
+        launch(
+            "many",
+            "Several units a CTA, of very unequal lengths, some without tokens.",
+            lengths_q=(300, 1, 0, 129, 64, 0, 17, 128),
+            lengths_kv=(300, 1, 40, 129, 257, 0, 3, 0),
+            values="sharp",
+        ),
+    )
+
+
+MUTATION: tuple[Scenario, ...] = (
+    *_family("band-d128", head_dim=128, causal="bottom_right", window_left=200),
+    *_family("causal-d128", head_dim=128, causal="bottom_right"),
+    *_family("full-d128", head_dim=128),
+    *_family("band-d64", head_dim=64, causal="bottom_right", window_left=200),
+)
+"""Not part of a check of everything: `check --scenario` and `record` take them by name."""
