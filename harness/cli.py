@@ -294,6 +294,14 @@ def mutate_command(
             "commit; repeatable.",
         ),
     ] = None,
+    known: Annotated[
+        bool,
+        typer.Option(
+            "--known",
+            help="Take launches that have findings as they are; a mutant is caught by "
+            "one that it adds.",
+        ),
+    ] = False,
     profile: Profile = "practice",
     sms: Annotated[int, typer.Option(help="Multiprocessors.")] = 4,
     jobs: Jobs = JOBS,
@@ -311,6 +319,7 @@ def mutate_command(
     status = mutate.run(
         launch_dir,
         only=only or [],
+        known=known,
         jobs=jobs,
         settings=settings,
         out=out,

@@ -34,6 +34,7 @@ def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
             **(usual | facts | own),
         )
 
+    far = {"window_left": 4500} if "window_left" in facts else {}
     return (
         launch("one", "One query, one key.", lengths_q=(1,), lengths_kv=(1,)),
         launch(
@@ -44,10 +45,12 @@ def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
         ),
         launch(
             "long",
-            "Two runs of rows over more tiles than the ring has stages.",
-            lengths_q=(300,),
-            lengths_kv=(900,),
+            "More tiles than a warp has lanes, so that an arrival too few a phase adds "
+            "up to a warp too few.",
+            lengths_q=(200,),
+            lengths_kv=(4700,),
             values="sharp",
+            **far,
         ),
         launch(
             "apart",
@@ -63,6 +66,12 @@ def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
             lengths_kv=(300, 1, 40, 129, 257, 0, 3, 0),
             values="sharp",
         ),
+        launch(
+            "wide",
+            "Several units a CTA that all have two sub-tiles.",
+            lengths_q=(150,) * 8,
+            lengths_kv=(150, 40, 300, 129, 0, 150, 150, 150),
+        ),
     )
 
 
@@ -72,4 +81,4 @@ MUTATION: tuple[Scenario, ...] = (
     *_family("full-d128", head_dim=128),
     *_family("band-d64", head_dim=64, causal="bottom_right", window_left=200),
 )
-"""Not part of a check of everything: `check --scenario` and `record` take them by name."""
+"""Not part of a check of everything: `record --scenario` takes them by name."""

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from multiprocessing import get_context
@@ -26,6 +26,7 @@ from sidestream.harness.mutate import judge, mutants
 from sidestream.harness.mutate.sites import CLASSES
 from sidestream.harness.ptx.decode import decode
 from sidestream.harness.ptx.parser import parse
+from sidestream.harness.ptx.printer import print_module
 from sidestream.harness.run.environment import environment, version
 from sidestream.harness.run.settings import Settings
 from sidestream.reports.model import Case, Mutant, Report
@@ -39,6 +40,7 @@ class _Bench:
     folders: tuple[Path, ...]
     settings: Settings
     only: frozenset[str]
+    known: bool
 
 
 def launch_folders(given: Sequence[Path]) -> tuple[Path, ...]:
@@ -64,11 +66,13 @@ def run(
     settings: Settings,
     out: Path | None,
     command: str,
+    known: bool = False,
 ) -> int:
     """Judge the mutants of recorded launches, report, return the exit status.
 
     Launches of one text and kernel are judged together: a mutant is caught if any of
-    them catches it.
+    them catches it. With `known` they may have findings as they are, and a mutant is
+    caught by one that it adds.
 
     Raises:
         UsageError: no launch, an unknown class, or a launch that is not clean as it
@@ -86,7 +90,9 @@ def run(
     left: list[Incomplete] = []
     interrupted = False
     for folders in kernels:
-        bench = _Bench(folders=folders, settings=settings, only=frozenset(only))
+        bench = _Bench(
+            folders=folders, settings=settings, only=frozenset(only), known=known
+        )
         spent = time.time()
         try:
             for row in _judged(bench, jobs):
@@ -151,10 +157,15 @@ class _Worker:
         if first.arch not in CHIPS:
             raise UsageError(f"{bench.folders[0]}: unknown target {first.arch!r}")
         self.kernel = first.launch.kernel
+        text = print_module(module)
         self.court = judge.Court(
-            launches=launches,
+            launches=[
+                replace(each, launch=replace(each.launch, ptx=text))
+                for each in launches
+            ],
             options=_options(bench.settings, first.arch),
             profile=bench.settings.profile,
+            known=bench.known,
         )
         found = mutants.mutants_of(
             module, function, only=bench.only, executed=self.court.executed

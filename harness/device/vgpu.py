@@ -59,11 +59,13 @@ class Watched:
         outcome: Findings of races included.
         digest: Of what every agent knew at each access; 0 unless asked for.
         executed: Indices of the function's instructions that were executed.
+        unfinished: Mbarriers that CTAs left in the middle of a phase.
     """
 
     outcome: Outcome
     digest: int = 0
     executed: frozenset[int] = frozenset()
+    unfinished: int = 0
 
 
 def no_time() -> dict[str, float]:
@@ -139,6 +141,7 @@ def watch_launch(
                 outcome=with_races(outcome, watcher, work, table, result),
                 digest=watcher.digest,
                 executed=_executed(program, result),
+                unfinished=result.unfinished,
             )
     except PtxError as error:
         text = f"PTX cannot be read: {error}"

@@ -187,7 +187,13 @@ class Stats(ctypes.Structure):
     _fields_ = [
         *(
             (n, ctypes.c_uint64)
-            for n in ("executed", "mma_flops", "tma_bytes", "dropped_faults")
+            for n in (
+                "executed",
+                "mma_flops",
+                "tma_bytes",
+                "dropped_faults",
+                "unfinished",
+            )
         ),
         *(
             (n, ctypes.c_uint32)

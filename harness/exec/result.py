@@ -63,6 +63,8 @@ class Result:
     seconds: float
     counts: NDArray[np.uint64]
     """Executions of every bytecode row."""
+    unfinished: int = 0
+    """Mbarriers that CTAs left in the middle of a phase when they exited."""
     costs: cost.Costs | None = None
     """What the cost model counted, if it was asked for."""
     made: bytes = b""
@@ -105,6 +107,7 @@ def read_result(
         stop_pc=stats.stop_pc,
         faults=tuple(_fault(f) for f in faults),
         dropped_faults=stats.dropped_faults,
+        unfinished=stats.unfinished,
         waiting=waiting,
         warp_instructions=stats.executed,
         mma_flops=stats.mma_flops,

@@ -1,6 +1,8 @@
 """Run a mutant over launches and say what became of it.
 
-`caught`: a finding, or bits of memory that differ. `equivalent`: the mutant orders
+`caught`: a finding, bits of memory that differ, or mbarriers that are left in the
+middle of a phase and were not (PTX ISA, mbarrier: arrivals and expected count do not
+match, and the next phase would end early or never). `equivalent`: the mutant orders
 nothing, and every agent knows the same of all others at each of its accesses as with
 the order: the happens-before graph of these launches has what it adds from elsewhere.
 `survived`: neither.
@@ -9,7 +11,7 @@ the order: the happens-before graph of these launches has what it adds from else
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sidestream.harness.device.vgpu import watch_launch
@@ -26,14 +28,18 @@ _SLACK = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One execution: kinds of findings, why it was not finished, results, order."""
+    """One execution: findings by id, why it was not finished, results, order.
 
-    kinds: frozenset[str]
+    `left` are mbarriers that CTAs left in the middle of a phase.
+    """
+
+    kinds: Mapping[str, str]
     unfinished: str
     bits: str
     digest: int
     warp_instructions: int
     executed: frozenset[int]
+    left: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +48,8 @@ class Verdict:
 
     Attributes:
         status: `caught`, `equivalent` or `survived`.
-        by: Kinds that caught it; `output` is bits that differ.
+        by: Kinds that caught it; `output` is bits that differ, `leftover` mbarriers
+            that end in the middle of a phase.
         reason: In words.
     """
 
@@ -56,15 +63,25 @@ class Court:
     """Launches of one kernel, and how they go without a change.
 
     A site's mutants are judged in order: `weaken` tells whether it orders anything,
-    which then counts for `delete`, whose execution is another.
+    which then counts for `delete`, whose execution is another. A mutant meets the
+    cheapest launch first, and no more once it is caught.
+
+    Attributes:
+        launches: Of one text, printed as `print_module` prints it, so that what stands
+            behind a changed instruction keeps its line.
+        options: How to execute.
+        profile: Under which races are looked for.
+        known: Whether launches may have findings as they are; a mutant is then caught
+            by what it adds.
 
     Raises:
-        UsageError: a launch has findings or does not end even unchanged.
+        UsageError: a launch does not end unchanged, or has findings and is not `known`.
     """
 
     launches: Sequence[RecordedLaunch]
     options: Options
     profile: str
+    known: bool = False
 
     def __post_init__(self) -> None:
         self._base: dict[tuple[int, int], Seen] = {}
@@ -72,37 +89,42 @@ class Court:
         for number in range(len(self.launches)):
             for seed in SEEDS:
                 seen = self._run(number, seed, None, frozenset())
-                if seen.kinds or seen.unfinished:
-                    what = ", ".join(sorted(seen.kinds)) or seen.unfinished
+                if seen.unfinished or (seen.kinds and not self.known):
+                    what = ", ".join(sorted(set(seen.kinds.values())))
                     name = self.launches[number].launch.kernel
                     raise UsageError(
-                        f"{name} is not clean as it is ({what}); mutants of it would "
-                        "tell nothing"
+                        f"{name} is not clean as it is ({what or seen.unfinished}); "
+                        "mutants of it would tell nothing"
                     )
                 self._base[number, seed] = seen
+        self._order = sorted(
+            self._base, key=lambda key: self._base[key].warp_instructions
+        )
+        self._known = frozenset(i for seen in self._base.values() for i in seen.kinds)
 
     def executed(self, index: int) -> bool:
         """Tell whether any launch executed instruction `index`."""
         return any(index in seen.executed for seen in self._base.values())
 
     def judge(self, mutant: Mutant) -> Verdict:
-        """Run a mutant over every launch and schedule."""
-        kinds: set[str] = set()
+        """Run a mutant over launches and schedules until one catches it."""
         unfinished = ""
         same_order = True
-        for number in range(len(self.launches)):
-            for seed in SEEDS:
-                base = self._base[number, seed]
-                weak = frozenset() if mutant.text else frozenset({mutant.site.index})
-                seen = self._run(number, seed, mutant.text, weak, base)
-                kinds |= seen.kinds
-                unfinished = unfinished or seen.unfinished
-                if mutant.text is not None and not seen.unfinished:
-                    kinds |= {"output"} if seen.bits != base.bits else set()
-                if mutant.text is None or mutant.change != "delete":
-                    same_order &= mutant.text is None and seen.digest == base.digest
-        if kinds:
-            return Verdict(status=CAUGHT, by=tuple(sorted(kinds)))
+        for number, seed in self._order:
+            base = self._base[number, seed]
+            if mutant.site.index not in base.executed:
+                continue
+            weak = frozenset() if mutant.text else frozenset({mutant.site.index})
+            seen = self._run(number, seed, mutant.text, weak, base)
+            kinds = {kind for i, kind in seen.kinds.items() if i not in self._known}
+            if mutant.text is not None and not seen.unfinished:
+                kinds |= {"output"} if seen.bits != base.bits else set()
+                kinds |= {"leftover"} if seen.left > base.left else set()
+            if kinds:
+                return Verdict(status=CAUGHT, by=tuple(sorted(kinds)))
+            unfinished = unfinished or seen.unfinished
+            if mutant.text is None or mutant.change != "delete":
+                same_order &= mutant.text is None and seen.digest == base.digest
         if unfinished:
             return Verdict(status=SURVIVED, reason=f"not judged: {unfinished}")
         site = mutant.site.index
@@ -149,7 +171,7 @@ class Court:
         finally:
             recorded.memory.restore(before)
         outcome = watched.outcome
-        kinds = frozenset(f.kind for f in outcome.findings)
+        kinds = {f.id: f.kind for f in outcome.findings}
         why = outcome.incomplete[0].reason if outcome.incomplete else ""
         return Seen(
             kinds=kinds,
@@ -158,4 +180,5 @@ class Court:
             digest=watched.digest,
             warp_instructions=outcome.warp_instructions,
             executed=watched.executed,
+            left=watched.unfinished,
         )

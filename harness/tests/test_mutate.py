@@ -128,6 +128,32 @@ def test_arrivals_waits_and_counts_are_caught(tmp_path):
     assert "deadlock" in by["mbarrier.init.shared::cta.b64", "count +1"]["by"]
 
 
+def test_a_count_that_does_not_match_its_arrivals_is_left_over(tmp_path):
+    arrive = "mbarrier.arrive.shared::cta.b64 _, [%r2];\n"
+    text = HANDOVER.replace("[%r2], 1;", "[%r2], 2;").replace(arrive, 2 * arrive)
+    _, rows = judged(tmp_path, text, only=("init",))
+    line = line_of(text, "mbarrier.init")
+    row = rows["mbarrier.init.shared::cta.b64", line, "count -1"]
+    # The word was written before either arrival: only the count tells.
+    assert (row["status"], row["by"]) == ("caught", ["leftover"])
+
+
+def test_what_was_found_before_catches_no_mutant(tmp_path):
+    racy = EXCHANGE.replace("bar.sync 0;", "")
+    launch, out = recorded(tmp_path / "launch", racy), tmp_path / "out"
+    mutate.run(
+        [launch],
+        only=("warp",),
+        jobs=1,
+        settings=Settings(),
+        out=out,
+        command="mutate",
+        known=True,
+    )
+    rows = json.loads((out / "report.json").read_text())["mutants"]["rows"]
+    assert {row["status"] for row in rows} == {"survived"}
+
+
 def test_processes_give_the_same_rows(tmp_path):
     _, one = judged(tmp_path / "one", EXCHANGE)
     _, two = judged(tmp_path / "two", EXCHANGE, jobs=2)

@@ -16,7 +16,22 @@ _OP = "fence.proxy.async.shared::cta;\n"
 _SEND = "@!%one bra $OVER;\n" + bulk_store(size=128) + _END + "$OVER:\n"
 _FETCH = "@!%one bra $OVER;\n" + expect(128) + bulk_load(size=128) + "$OVER:\n" + wait()
 
+# Lanes that diverged each have a fence of their own, at another time.
+_APART = (
+    "setp.ge.u32 %p4, %lane, 16;\n@%p4 bra $HIGH;\n<op>bra $BOTH;\n$HIGH:\n"
+    + _STORE
+    + "<op>$BOTH:\n"
+)
+
 TWINS = (
+    Twin(
+        name="lanes_that_fence_apart",
+        rule="P2",
+        title=_FENCE,
+        warps=(_APART + "bar.sync 1, 64;\n", "bar.sync 1, 64;\n" + _SEND),
+        op=_OP,
+        found=proxy("st.shared.b32", _OUT),
+    ),
     Twin(
         name="store_then_bulk_store",
         rule="P2",

@@ -302,6 +302,7 @@ struct Machine {
   Fault faults[MAX_FAULTS];
   u32 n_faults;
   u64 dropped_faults;
+  u64 unfinished; /* mbarriers that exiting CTAs left in the middle of a phase */
   struct Schedule *schedule; /* schedule.h; NULL with seed 0 */
   const Observer *const *observer; /* those who watch, then NULL; or NULL */
   u32 stepped; /* 1: one of them is told of each instruction */

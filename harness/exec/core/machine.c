@@ -40,7 +40,7 @@ typedef struct Blocked {
 } Blocked;
 
 typedef struct Stats {
-  u64 executed, mma_flops, tma_bytes, dropped_faults;
+  u64 executed, mma_flops, tma_bytes, dropped_faults, unfinished;
   u32 status, stop_pc, n_faults, live_warps;
 } Stats;
 
@@ -392,6 +392,7 @@ void ss_stats(const Machine *m, Stats *s) {
   s->mma_flops = m->mma_flops;
   s->tma_bytes = m->tma_bytes;
   s->dropped_faults = m->dropped_faults;
+  s->unfinished = m->unfinished;
   s->status = m->status;
   s->stop_pc = m->stop_pc;
   s->n_faults = m->n_faults;

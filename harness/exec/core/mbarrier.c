@@ -139,6 +139,17 @@ void mbarrier_pend(const Warp *w, const Insn *i, u32 lane, u32 addr) {
   from_outside(w->m, i, w->cta, addr, MBAR_PEND, 0, 0, w, lane);
 }
 
+u32 mbarrier_unfinished(const Cta *c) {
+  u32 n = 0;
+  for (u32 k = 0; k < c->m->smem_size / 8; k++) {
+    if (!c->mbar_live[k]) continue;
+    u64 state;
+    memcpy(&state, c->smem + 8ull * k, 8);
+    n += mbarrier_pending(state) != expected_of(state) || tx_of(state);
+  }
+  return n;
+}
+
 /* --- instructions ----------------------------------------------------------------
  * a = address, imm = offset, b = count or parity, c = tx or token (NOREF: none),
  * d = state (64-bit row) or predicate, x[0] = space | ADDR64, x[1] = operation,

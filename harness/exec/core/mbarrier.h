@@ -58,6 +58,8 @@ void mbarrier_complete_tx(Machine *m, const Insn *i, Cta *c, u32 addr, u32 bytes
 void mbarrier_arrive_async(Machine *m, const Insn *i, Cta *c, u32 addr, u32 count);
 /* The warp is the last of its CTA to exit. */
 void mbarrier_finish(const Warp *w);
+/* Barriers of a CTA that have had some of the arrivals or bytes of their phase, not all. */
+u32 mbarrier_unfinished(const Cta *c);
 /* One more arrival expected of the current phase. */
 void mbarrier_pend(const Warp *w, const Insn *i, u32 lane, u32 addr);
 

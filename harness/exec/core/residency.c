@@ -99,6 +99,7 @@ void finish_warp(Machine *m, Warp *w) {
   m->progress++;
   if (--c->live_warps) return;
   async_land_cta(m, c);
+  m->unfinished += mbarrier_unfinished(c);
   m->live_ctas--;
   grid_step_cta(c);
   OBSERVE(m, over, c);

@@ -93,25 +93,25 @@ void warp_acquire_later(WarpAgent *w, u32 lanes, const Knowledge *news, u32 with
   }
 }
 
-/* Own accesses of the lanes, as the others get to know them. */
+/* Own accesses of the lanes, as the others get to know them. Lanes that diverged have
+ * fenced at clocks of their own: one lane can be told apart, the others are told as the
+ * one of them that fenced last (clock.h). */
 static void add_own(const WarpAgent *w, u32 lanes, Knowledge *out) {
   for (u32 p = 0; p < PLANES; p++) {
-    u32 least = FULL, most = 0, at = 0;
+    u32 most = 0, at = 0, others = 0;
     for (u32 left = lanes; left; left &= left - 1) {
       u32 l = (u32)__builtin_ctz(left);
       u32 c = p == PLANE_ORDER ? w->clock : w->fenced[p][l];
-      if (c < least) least = c;
-      if (c >= most) {
+      if (c > most || left == lanes) {
+        if (left != lanes) others = most;
         most = c;
         at = l;
+      } else if (c > others) {
+        others = c;
       }
     }
-    if ((lanes & w->live) != w->live) {
-      if (lanes & (lanes - 1)) /* some lanes: told as if all were (clock.h) */
-        knowledge_raise(out, p, w->comp, least, ANY_LANE);
-    } else {
-      knowledge_raise(out, p, w->comp, least, ANY_LANE);
-    }
+    if (lanes & (lanes - 1) || lanes == w->live)
+      knowledge_raise(out, p, w->comp, lanes & (lanes - 1) ? others : most, ANY_LANE);
     knowledge_raise(out, p, w->comp, most, at);
   }
 }
