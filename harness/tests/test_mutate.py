@@ -130,7 +130,7 @@ def test_arrivals_waits_and_counts_are_caught(tmp_path):
 
 def test_a_count_that_does_not_match_its_arrivals_is_left_over(tmp_path):
     arrive = "mbarrier.arrive.shared::cta.b64 _, [%r2];\n"
-    text = HANDOVER.replace("[%r2], 1;", "[%r2], 2;").replace(arrive, 2 * arrive)
+    text = HANDOVER.replace("[%r2], 1;", "[%r2], 3;").replace(arrive, 3 * arrive)
     _, rows = judged(tmp_path, text, only=("init",))
     line = line_of(text, "mbarrier.init")
     row = rows["mbarrier.init.shared::cta.b64", line, "count -1"]
