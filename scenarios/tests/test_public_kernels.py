@@ -41,17 +41,6 @@ CASES = {
 
 SEEDS = 20
 
-KNOWN = {
-    # The correction warps read O back from shared memory; one elected lane of each then
-    # lets Q of the next tile be loaded over it (pipeline_load_epi.producer_commit):
-    # there is no bar.warp.sync behind the reads of the other lanes.
-    "splits-d128": (
-        "smem-race",
-        ("flash_fwd_sm100.py:3288", "flash_fwd_sm100.py:3441"),
-    ),
-}
-"""Scenarios with a finding that is true: its kind and sites."""
-
 HELD_OUT = frozenset(
     {"d192x128-crossed", "d512-grouped-causal", "d512-roles-unequal"}
     | {"d512-roles-crossed"}
@@ -64,11 +53,6 @@ def installed(impl):
     package = {"fa4": "flash_attn", "cudnn": "cudnn"}[impl]
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-
-
-def told(finding):
-    sites = (str(site.source).rpartition("/")[2] for site in finding.sites)
-    return finding.kind, tuple(sites)
 
 
 def outcomes_of(impl, names):
@@ -88,27 +72,18 @@ def test_public_kernels_are_clean(impl):
         line
         for outcome in outcomes
         for line in (
-            *(
-                f"{f.kind}: {f.message}\n  {f.replay}"
-                for f in outcome.findings
-                if KNOWN.get(outcome.case.scenario) != told(f)
-            ),
+            *(f"{f.kind}: {f.message}\n  {f.replay}" for f in outcome.findings),
             *(f"not judged: {entry.reason}" for entry in outcome.incomplete),
         )
     ]
     cases = {o.case.scenario: o.case for o in outcomes}
     assert not complaints, "\n".join(complaints)
-    for name, case in cases.items():
-        known = name in KNOWN
-        assert case.verdict is (Verdict.FINDINGS if known else Verdict.CLEAN)
-        assert len(case.findings) == known
+    assert {case.verdict for case in cases.values()} == {Verdict.CLEAN}
     assert {name: case.launches for name, case in cases.items()} == CASES[impl]
     for case in cases.values():
         statuses = {name: check.status for name, check in case.checks.items()}
         if not HELD_OUT.isdisjoint(CASES[impl]):
             assert statuses.pop("race") == "not-run"
-        if case.scenario in KNOWN:
-            assert statuses.pop("race") == "failed"
         assert set(statuses.values()) == {"passed"}
         assert 0.0 < case.errors["out"].ratio <= 1.0
         assert case.warp_instructions > 100_000
