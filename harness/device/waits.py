@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sidestream.harness.device.arrivals import ARRIVALS, Places, ahead_of, phase_of
 from sidestream.harness.device.faults import shared_place
 from sidestream.harness.device.rules import DEADLOCK, DIVERGENT
 from sidestream.harness.device.sites import cta_text, site_at
@@ -13,12 +14,8 @@ from sidestream.harness.finding import Finding, Site
 
 _MOST_SITES = 6
 _MOST_WITNESSES = 24
-_ARRIVALS = (
-    *("mbarrier.arrive", "mbarrier.complete_tx", "cp.async.bulk"),
-    *("cp.async.mbarrier.arrive", "tcgen05.commit", "clusterlaunchcontrol"),
-)
 _SIGNALS = {
-    "mbarrier": _ARRIVALS,
+    "mbarrier": ARRIVALS,
     "barrier": ("bar", "barrier"),
     "cluster-barrier": ("barrier.cluster.arrive",),
     "setmaxnreg": ("setmaxnreg",),
@@ -34,15 +31,23 @@ def finding_of(result: Result, program: Program) -> Finding:
     groups: dict[tuple[int, str, int], list[Waiting]] = {}
     for wait in result.waiting:
         groups.setdefault((wait.pc, wait.kind, wait.address), []).append(wait)
+    barriers = _barriers(result, program)
+    worst = {at: rank for rank, at in enumerate(barriers)}
+    ordered = sorted(groups, key=lambda g: worst.get(g[2], len(worst)))
     sites = tuple(
         site_at(program, pc, _agents(waits), _waited_for(program, waits[0]))
-        for (pc, _, _), waits in list(groups.items())[:_MOST_SITES]
+        for (pc, _, _), waits in ((g, groups[g]) for g in ordered[:_MOST_SITES])
     )
     silent = _silent(result, program, kinds)
-    witness = [_line(program, wait) for wait in result.waiting[:_MOST_WITNESSES]]
-    witness += [f"never executed: {_spell(site)}" for site in silent[:_MOST_WITNESSES]]
+    told = [line for lines in barriers.values() for line in lines]
+    witness = told[:_MOST_WITNESSES]
+    witness += [_line(program, wait) for wait in result.waiting[:_MOST_WITNESSES]]
+    if set(kinds) - {"mbarrier"}:
+        witness += [f"never executed: {_spell(s)}" for s in silent[:_MOST_WITNESSES]]
     if divergent:
         need = "every lane of the membermask at one .sync instruction"
+    elif barriers:
+        need = "; ".join(next(iter(barriers.values()))[:2])
     elif silent:
         need = f"the arrival of {_spell(silent[0])}, which never executes"
     else:
@@ -62,6 +67,55 @@ def finding_of(result: Result, program: Program) -> Finding:
         need=need,
         witness=tuple(witness),
     )
+
+
+def _barriers(result: Result, program: Program) -> dict[int, list[str]]:
+    """Tell of every mbarrier waited for, the one that explains most first.
+
+    First those whose arrivals no warp that waits elsewhere still has before it, then
+    those at which an instruction that never executed is known to arrive, then those at
+    which nobody arrived in the phase, then those that lack some arrivals.
+    """
+    waits = {w.address: w for w in result.waiting if w.kind == "mbarrier" and w.word}
+    places = Places(program) if waits else None
+    counts: dict[int, int] = {}
+    for index, count in zip(program.origin.tolist(), result.counts, strict=True):
+        counts[index] = max(counts.get(index, 0), int(count))
+    ahead = {
+        at: ahead_of(program.function, int(program.origin[wait.pc]))
+        for at, wait in waits.items()
+    }
+    found: list[tuple[tuple[bool, bool, bool], int, list[str]]] = []
+    for address, wait in waits.items():
+        assert places is not None
+        phase = phase_of(wait.word)
+        arrivers = places.arrivers(address & 0xFF_FFFF, counts)
+        where = shared_place(program, address)
+        came = phase.expected - phase.pending
+        state = f"the mbarrier at {where} has {came} of {phase.expected} arrivals"
+        if phase.bytes:
+            state += f" and waits for {phase.bytes} bytes"
+        lines = [state]
+        surely = any(a.sure and not a.executed for a in arrivers)
+        if not arrivers:
+            lines.append("no instruction of the kernel arrives there")
+        for arriver in arrivers[:_MOST_SITES]:
+            does = "arrives there" if arriver.sure else "may arrive there"
+            often = f"executed {arriver.executed} times"
+            lines.append(
+                f"{_spell(site_at(program, arriver.pc, ''))} {does}, "
+                + (often if arriver.executed else "never executed")
+            )
+        nobody = not arrivers or came == 0
+        still = any(
+            int(program.origin[a.pc]) in ahead[at]
+            for a in arrivers
+            for at in waits
+            if at != address and a.sure
+        )
+        found.append(((still, not surely, not nobody), address, lines))
+    found.sort(key=lambda entry: entry[0])
+    return {address: lines for _, address, lines in found}
 
 
 def _agents(waits: list[Waiting]) -> str:

@@ -69,6 +69,7 @@ BLOCKED_DTYPE = np.dtype(
         ("pad", "u4"),
         ("addr", "u8"),
         ("info", "u8"),
+        ("word", "u8"),
     ]
 )
 """One warp that has not exited, and what it waits for (`struct Blocked`)."""

@@ -73,6 +73,16 @@ class _Layout:
     local_bytes: int
 
 
+def shared_symbols(function: ir.Function) -> dict[str, int]:
+    """Return the shared addresses of a function's variables by name.
+
+    Raises:
+        UnsupportedError: it declares more memory than any chip has.
+    """
+    symbols = _place(function, {}).symbols
+    return {name: at for name, (space, at) in symbols.items() if space == "shared"}
+
+
 def _place(function: ir.Function, globals_at: dict[str, int]) -> _Layout:
     """Give every variable an address in its space."""
     symbols: dict[str, tuple[str, int]] = {}

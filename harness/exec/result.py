@@ -41,6 +41,8 @@ class Waiting:
     kind: str
     address: int
     info: int
+    word: int = 0
+    """Of the mbarrier that it waits for, as the core keeps it; else 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,4 +165,5 @@ def _waiting(b: np.void) -> Waiting:
         kind=abi.BLOCK_KINDS[int(b["kind"])],
         address=int(b["addr"]),
         info=int(b["info"]),
+        word=int(b["word"]),
     )

@@ -37,6 +37,7 @@ typedef struct Blocked {
   u32 cta[3];
   u32 warp, pc, mask, kind, pad;
   u64 addr, info;
+  u64 word; /* of the mbarrier that it waits for */
 } Blocked;
 
 typedef struct Stats {
@@ -416,6 +417,9 @@ u32 ss_blocked(const Machine *m, Blocked *out, u32 capacity) {
     b->addr = w->block_addr;
     b->info = w->block_info;
     b->pad = 0;
+    b->word = 0;
+    u8 *at = b->kind == BLOCK_MBARRIER ? smem_ptr(w->cta, (u32)b->addr, 8) : NULL;
+    if (at) memcpy(&b->word, at, 8);
   }
   return n;
 }
