@@ -41,6 +41,7 @@ _MISSING = {
     "behind-proxy": "no proxy fence lies between them",
     "tensor-unsent": "no tcgen05.fence::before_thread_sync follows the first one",
     "tensor-unreceived": "no tcgen05.fence::after_thread_sync precedes the second one",
+    "unread": "the thread that issued it does not wait until it is read",
     "map-unreleased": "no releasing proxy fence follows the change",
     "map-unacquired": "no acquiring proxy fence of this map precedes the use",
     "map-unscoped": "the scope of a proxy fence leaves the other's thread out",
@@ -110,6 +111,8 @@ def _address(race: Race) -> dict[str, int]:
 
 
 def _where(race: Race, program: Program, table: AllocationTable) -> str:
+    if race.verdict == "unread":
+        return "the shared memory that it reads"
     if race.space == "shared":
         return shared_place(program, SMEM_BASE + race.address)
     if race.space == "global":
@@ -169,6 +172,11 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
         )
     if race.verdict in _TENSOR_FENCES:
         return "T6", _TENSOR_FENCES[race.verdict]
+    if race.verdict == "unread":
+        return "P4", (
+            "cp.async.bulk.wait_group.read 0 by the thread that issued the store, "
+            "before its CTA is over"
+        )
     if race.verdict in _MAP_FENCES:
         return "P7", _MAP_FENCES[race.verdict]
     if race.verdict == "unscoped":

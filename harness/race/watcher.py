@@ -29,7 +29,7 @@ _SPACES = ("", "shared", "global", "tensor")
 _VERDICTS = (
     *("", "unordered", "behind-proxy", "unscoped"),
     *("tensor-unsent", "tensor-unreceived"),
-    *("map-unreleased", "map-unacquired", "map-unscoped"),
+    *("map-unreleased", "map-unacquired", "map-unscoped", "unread"),
 )
 _ENGINES, _PIPES = 48, 3
 _MOST_RACES = 256
@@ -92,6 +92,7 @@ class Race:
             the later thread's tcgen05.fence; `map-unreleased`, `map-unacquired`,
             `map-unscoped`: a tensor map was written before its use, without one of its
             proxy fences, or with too narrow ones.
+            `unread`: a store's source, not known to be read when its CTA is over.
         earlier: The access that happened first in this run.
         later: The other one.
         address: Of the word they share.

@@ -25,6 +25,7 @@ _TRY = "mbarrier.try_wait.parity.shared::cta.b64"
 _STORE, _LOAD = "st.shared.b32 [%xl], 1;\n", "ld.shared.b32 %r1, [%xl];\n"
 _FENCE = "fence.proxy.async.shared::cta;\n"
 _COMMITTED = "cp.async.bulk.commit_group;\n"
+_DRAINED = "cp.async.bulk.wait_group.read 0;\n"
 _FREE = "mbarrier.arrive.shared.b64 _, [%bar+8];\n"
 
 TWINS = (
@@ -125,7 +126,9 @@ TWINS = (
         name="store_read_before_the_source_is_overwritten",
         rule="P4",
         title=_GROUP,
-        warps=(lead(bulk_store() + _COMMITTED + "<op>st.shared.b32 [%x], 1;\n"),),
+        warps=(
+            lead(bulk_store() + _COMMITTED + "<op>st.shared.b32 [%x], 1;\n" + _DRAINED),
+        ),
         op="cp.async.bulk.wait_group.read 0;\n",
         found=smem(_OUT, "st.shared.b32", "P4"),
     ),
@@ -135,7 +138,7 @@ TWINS = (
         title=_GROUP,
         warps=(
             "@!%one bra $OVER;\n" + bulk_store() + _COMMITTED + "<op>$OVER:\n"
-            "cp.async.bulk.wait_group.read 1;\nbar.warp.sync -1;\n" + _STORE,
+            "cp.async.bulk.wait_group.read 1;\nbar.warp.sync -1;\n" + _STORE + _DRAINED,
         ),
         op="cp.async.bulk.wait_group.read 0;\n",
         broken="",
@@ -162,7 +165,7 @@ TWINS = (
         warps=(
             lead(
                 bulk_store() + "<op>cp.async.bulk.wait_group.read 0;\n"
-                "st.shared.b32 [%x], 1;\n"
+                "st.shared.b32 [%x], 1;\n" + _COMMITTED + _DRAINED
             ),
         ),
         op=_COMMITTED,
@@ -179,6 +182,7 @@ TWINS = (
                 + bulk_store("%y", to="%g+256")
                 + _COMMITTED
                 + "cp.async.bulk.wait_group.read <op>;\nst.shared.b32 [%y], 1;\n"
+                + _DRAINED
             ),
         ),
         op="0",
@@ -196,6 +200,7 @@ TWINS = (
                 + bulk_store("%y", to="%g+256")
                 + _COMMITTED
                 + "cp.async.bulk.wait_group.read 1;\nst.shared.b32 [<op>], 1;\n"
+                + _DRAINED
             ),
         ),
         op="%x",
@@ -299,5 +304,21 @@ TWINS = (
         op=_REDUCE,
         broken=_OUT,
         found=gmem(_OUT, _OUT),
+    ),
+    Twin(
+        name="source_outlives_the_store",
+        rule="P4",
+        title=_GROUP,
+        warps=(lead(bulk_store() + _COMMITTED + "<op>"),),
+        op="cp.async.bulk.wait_group.read 0;\n",
+        found=smem(_OUT, "end of the kernel", "P4"),
+    ),
+    Twin(
+        name="store_of_a_group_that_was_never_closed",
+        rule="P4",
+        title=_COMMIT,
+        warps=(lead(bulk_store() + "<op>cp.async.bulk.wait_group 0;\n"),),
+        op=_COMMITTED,
+        found=smem(_OUT, "end of the kernel", "P4"),
     ),
 )

@@ -11,6 +11,7 @@ _IN = "cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::by
 _OUT = "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group"
 _REDUCE = "cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile.bulk_group"
 _COMMITTED = "cp.async.bulk.commit_group;\n"
+_DRAINED = "cp.async.bulk.wait_group.read 0;\n"
 _STORE, _LOAD = "st.shared.b32 [%xl], 1;\n", "ld.shared.b32 %r1, [%xl];\n"
 _FENCE = "fence.proxy.async.shared::cta;\n"
 
@@ -56,7 +57,9 @@ TWINS = (
         name="store_then_read_of_the_result",
         rule="P4",
         title=_COPY,
-        warps=(lead(_store() + _COMMITTED + "<op>ld.global.b32 %r1, [%g];\n"),),
+        warps=(
+            lead(_store() + _COMMITTED + "<op>ld.global.b32 %r1, [%g];\n" + _DRAINED),
+        ),
         op="cp.async.bulk.wait_group 0;\n",
         found=gmem(_OUT, "ld.global.b32", "P4"),
     ),
@@ -64,7 +67,9 @@ TWINS = (
         name="source_of_a_store_is_kept",
         rule="P3",
         title=_COPY,
-        warps=(lead(_store() + _COMMITTED + "<op>st.shared.b32 [%x], 1;\n"),),
+        warps=(
+            lead(_store() + _COMMITTED + "<op>st.shared.b32 [%x], 1;\n" + _DRAINED),
+        ),
         op="cp.async.bulk.wait_group.read 0;\n",
         found=smem(_OUT, "st.shared.b32", "P4"),
     ),

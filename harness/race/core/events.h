@@ -27,6 +27,8 @@ void detector_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 scope, u32 a
 void detector_map_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 which, u32 scope,
                         u64 address);
 void map_fences_free(Detector *d);
+/* The CTA of a warp is over, and nobody knows that operation `id` has read its source. */
+void detector_unread(Detector *d, u32 id, u32 pc, u32 slot, u32 warp);
 /* griddepcontrol.wait has returned; a CTA lets dependents start, for the first time. */
 void detector_grid_wait(Detector *d, u32 slot, u32 warp, u32 lanes);
 void detector_grid_signal(Detector *d, u32 slot, u32 warp, u32 lanes);

@@ -1,5 +1,5 @@
 /* Races found, folded by the two places in the code and what is wrong between them. */
-#include "detector.h"
+#include "events.h"
 
 static u32 cta_of(const Detector *d, const Entry *e) {
   const CtaAgent *c = &d->cta[detector_cta_of(d, e->comp)];
@@ -35,6 +35,19 @@ static u32 over(Detector *d, const Accessor *a, const Entry *e) {
   u32 lane = e->lane == ANY_LANE ? 0 : e->lane;
   return aware(warp_strand(w, lane)->known, a->first_comp, e, later) ? OVER_LATER
                                                                      : OVER_NEITHER;
+}
+
+void detector_unread(Detector *d, u32 id, u32 pc, u32 slot, u32 warp) {
+  const EngineAgent *e = detector_engine(d, id);
+  if (!e) return;
+  u32 first = e->group * d->per_group;
+  Accessor end = {.known = e->known, .first_comp = first, .space = RACE_SHARED, .count = 1};
+  end.entry = (Entry){.clock = d->cta[slot].warp[warp].clock, .pc = END_PC,
+                      .comp = first + d->cta[slot].warp[warp].comp, .lane = ANY_LANE};
+  entry_set_flags(&end.entry, ENTRY_WRITE);
+  Entry read = {.clock = e->clock, .pc = pc, .comp = first + e->comp};
+  entry_set_flags(&read, ENTRY_ENGINE | ENTRY_ASYNC);
+  detector_report(d, &end, &read, UNREAD);
 }
 
 void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict) {

@@ -42,6 +42,8 @@ static inline void entry_set_flags(Entry *e, u32 flags) {
 
 static inline int entry_reads_map(const Entry *e) { return entry_flags(e) == ENTRY_MAP; }
 
+/* Stands for the end of the kernel, where no instruction is. */
+enum { END_PC = (1 << 20) - 1 };
 enum { CELL_BYTES = 16, CELL_ENTRIES = 5, MAX_COMPONENTS = 1 << 14 };
 enum { TMEM_CELL_LANES = 16, TMEM_CELLS_COLUMN = 128 / TMEM_CELL_LANES, TMEM_COLUMNS = 512 };
 #define ALL_BYTES 0xffffu
@@ -87,7 +89,8 @@ enum Verdict {
   /* a write of a tensor map, then a copy by the map, without a proxy fence that ... */
   MAP_UNRELEASED, /* ... releases the write */
   MAP_UNACQUIRED, /* ... acquires what was released, at the map's address */
-  MAP_UNSCOPED    /* ... reaches the other one's thread */
+  MAP_UNSCOPED,   /* ... reaches the other one's thread */
+  UNREAD          /* a source that may be read when its CTA is over */
 };
 
 /* Who accesses, for the judge. */

@@ -34,6 +34,18 @@ static void cta(void *state, const Cta *c) {
   detector_cta(h->detector, c->slot, m->block[0] * m->block[1] * m->block[2], c->linear);
 }
 
+/* PTX ISA, cp.async.bulk.wait_group: only the thread that issued a bulk store can know
+ * that its source has been read; what it did not wait for may read after the CTA. */
+static void finished(void *state, const Cta *c) {
+  Watch *h = state;
+  for (u32 w = 0; w < c->m->warps_per_cta; w++) {
+    const GroupList *list = &h->list[c->slot * c->m->warps_per_cta + w];
+    for (u32 k = 0; k < list->n; k++)
+      if (list->at[k].kind == ASYNC_BULK_STORE)
+        detector_unread(h->detector, list->at[k].agent, list->at[k].pc, c->slot, w);
+  }
+}
+
 static void leave(void *state, const Warp *w, u32 lanes) {
   Watch *h = state;
   detector_exit(h->detector, w->cta->slot, w->id, lanes);
@@ -159,7 +171,8 @@ static void issue(void *state, Async *op, const Async *parent) {
     list->at = more;
     list->capacity = n;
   }
-  list->at[list->n++] = (Grouped){op->agent, op->kind, op->group, of, op->seq};
+  list->at[list->n++] = (Grouped){op->agent, op->kind, op->group, of,
+                                   pc_of(op->cta->m, op->insn), op->seq};
 }
 
 static void engine(void *state, const Async *op, u32 space, u64 addr, u64 size,
@@ -435,6 +448,7 @@ Watch *race_watch_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pro
   h->observer = (Observer){
       .state = h,
       .cta = cta,
+      .over = finished,
       .exit = leave,
       .lanes = lanes,
       .issue = issue,

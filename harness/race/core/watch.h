@@ -20,7 +20,7 @@ typedef struct Note {
 
 /* An operation that someone may still wait for by its group. */
 typedef struct Grouped {
-  u32 agent, kind, group, lanes;
+  u32 agent, kind, group, lanes, pc;
   u64 seq;
 } Grouped;
 typedef struct GroupList {
