@@ -79,7 +79,7 @@ def _changes(
         yield from _counted(spelt, old, -1, (1, -1), "count {:+d}")
     elif site.kind in ("arrive", "transaction") and "expect_tx" in op:
         yield from _counted(spelt, old, -1, (-_TX_STEP, _TX_STEP), "bytes {:+d}")
-    elif site.kind == "group-wait" and isinstance(old.operands[-1:], tuple):
+    elif site.kind == "group-wait":  # cp.async.wait_all counts nothing
         yield from _counted(spelt, old, -1, (1,), "groups {:+d}")
 
 
