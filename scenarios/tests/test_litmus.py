@@ -16,7 +16,8 @@ from sidestream.scenarios.litmus.kernel import (
     text_of,
     threads_of,
 )
-from sidestream.scenarios.litmus.twin import PROFILES
+from sidestream.scenarios.litmus.statements import TMEM_STORE, WAIT_STORE
+from sidestream.scenarios.litmus.twin import PROFILES, Twin
 
 SEEDS = (0, 1, 2)
 BUDGET = 200_000
@@ -105,6 +106,28 @@ def test_a_fence_that_orders_nothing_is_no_fence(name):
         ).outcome
     )
     assert told_of >= {(f.kind, f.rule, tuple(sorted(f.sites))) for f in twin.found}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_an_allocation_comes_after_what_was_given_back(profile):
+    take = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%slot], 512;\n"
+    know = "bar.warp.sync -1;\nld.shared.b32 %tq, [%slot];\n"
+    give = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %tq, 512;\n"
+    use = TMEM_STORE + WAIT_STORE + give
+    first = f"{take}bar.sync 1, 64;\n{know}{use}"
+    second = f"bar.sync 1, 64;\nadd.u32 %slot, %slot, 8;\n{take}{know}{use}"
+    twin = Twin(
+        name="again",
+        rule="T11",
+        title="Allocation and Management",
+        warps=(first, "", "", "", second),
+        op="",
+        found=(),
+    )
+    for seed in SEEDS:
+        outcome = outcome_of(twin, sound=True, seed=seed, profile=profile)
+        assert outcome.findings == (), (seed, outcome)
+        assert outcome.finished
 
 
 def test_there_are_enough_twins():
