@@ -70,7 +70,14 @@ def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
             "wide",
             "Several units a CTA that all have two sub-tiles.",
             lengths_q=(150,) * 8,
-            lengths_kv=(150, 40, 300, 129, 0, 150, 150, 150),
+            lengths_kv=(150, 40, 300, 129, 0, 256, 150, 150),
+        ),
+        launch(
+            "idle",
+            "Units of which one CTA of the pair has no rows.",
+            heads_kv=2,
+            lengths_q=(5,) * 6,
+            lengths_kv=(40,) * 6,
         ),
     )
 

@@ -100,6 +100,11 @@ def forward(
     if warp == facts.MATMUL_WARP:
         cute.arch.alloc_tmem(tmem.COLUMNS, tmem_address)
         cute.arch.relinquish_tmem_alloc_permit()
+    # The barrier of the cluster releases and acquires, and so orders all of this for
+    # threads. The fence makes the mbarriers known to the async proxy of both CTAs (PTX
+    # ISA, "fence.mbarrier_init"). The fences of tensor memory around it are the pattern
+    # of the ISA for what follows an allocation by another warp ("tcgen05.fence");
+    # nothing asynchronous has touched the memory yet, so that they order no conflict.
     cute.arch.mbarrier_init_fence()
     tmem.fence_before()
     # The other CTA arrives on barriers of this one: both must have initialised theirs.

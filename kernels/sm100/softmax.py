@@ -154,6 +154,9 @@ def walk_tiles(
         top = cutlass.select_(after - before <= RESCALE_THRESHOLD, before, after)
         reference = finite_or_zero(top)
         alpha = cute.math.exp2(before - reference, fastmath=True)
+        # The last message of a unit is what may not have been read yet: within a unit
+        # the scores that were waited for come behind P_READY of the tile before, which
+        # the correction warps give after reading. Any span can hold the first tile.
         bar.wait_empty(barriers + (bar.STATS_EMPTY + sub), counts[1])
         message[0] = alpha
         cute.arch.mbarrier_arrive(barriers + (bar.STATS_FULL + sub))
