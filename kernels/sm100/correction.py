@@ -258,6 +258,6 @@ def run_correction(
                         )
         turn = turn + 1
         record.read_unit(barriers, records, turn, facts)
-    # Before the memory is given back behind the barrier of the cluster. Every access was
-    # waited for, which orders it already; the fence is the pattern of the ISA.
+    # Before the memory is given back behind the cluster barrier. Every access was
+    # waited for, which orders it already; the fence is the ISA's own pattern.
     tmem.fence_before()
