@@ -21,7 +21,7 @@ ANY_LANE = 32
 
 RELAXED = (
     *("peer-arrive", "read-proxy", "tensor-handoff", "tensor-issue-order"),
-    *("load-scoreboard", "lanes-met"),
+    *("load-scoreboard", "lanes-met", "same-value"),
 )
 """Relaxations of the practice profile, as `enum Relaxation` of `core/detector.h`."""
 

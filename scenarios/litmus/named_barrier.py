@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.litmus.twin import Twin, fault, smem
+from sidestream.scenarios.litmus.twin import PROFILES, Twin, fault, smem
 
 _TITLE = "Parallel Synchronization and Communication Instructions: bar, barrier"
 _STORE, _LOAD = "st.shared.b32 [%xl], 1;\n", "ld.shared.b32 %r1, [%xl];\n"
 _PAIR = smem("st.shared.b32", "ld.shared.b32")
 _HALF = "shr.u32 %r2, %lane, 4;\nsetp.ne.u32 %p0, %r2, 0;\n@%p0 bra $UPPER;\n"
+_FIRST = "setp.eq.u32 %p1, %warp, 0;\n"
+
+
+def _all_store(name: str, value: str, *, broken_in: tuple[str, ...] = PROFILES) -> Twin:
+    """Two warps execute one store, or the first alone does; both load behind it."""
+    return Twin(
+        name=name,
+        rule="B1",
+        title="Memory Consistency Model: Conflict and Data-races",
+        warps=(_LOAD, _LOAD),
+        setup=_FIRST + f"<op>st.shared.b32 [%xl], {value};\nbar.sync 0;\n",
+        op="@%p1 ",
+        found=smem("st.shared.b32", "st.shared.b32"),
+        broken_in=broken_in,
+    )
+
 
 TWINS = (
+    _all_store("every_warp_stores_the_same", "7", broken_in=("isa",)),
+    _all_store("every_warp_stores_its_own", "%warp"),
     Twin(
         name="store_sync_load",
         rule="B1",

@@ -127,9 +127,11 @@ ST_SMALL(st_each_4, u32)
 static int st_4(Warp *w, const Insn *i, u32 m) {
   if (i->n_ext != 1 && i->n_ext != 4) return st_each_4(w, i, m);
   u8 *p[LANES];
-  start(w, i, m, 4, ACCESS_WRITE, p);
   const u32 *a = R32(element(w, i, 0));
   if (i->n_ext == 1) {
+    w->storing = a;
+    start(w, i, m, 4, ACCESS_WRITE, p);
+    w->storing = NULL;
     if (contiguous(p, 4)) memcpy(p[0], a, 4 * LANES);
     else for (int l = 0; l < LANES; l++) memcpy(p[l], &a[l], 4);
     return STEP_NEXT;
@@ -143,6 +145,9 @@ static int st_4(Warp *w, const Insn *i, u32 m) {
     raw[l][2] = c[l];
     raw[l][3] = d[l];
   }
+  w->storing = raw[0];
+  start(w, i, m, 4, ACCESS_WRITE, p);
+  w->storing = NULL;
   for (int l = 0; l < LANES; l++) memcpy(p[l], raw[l], 16);
   return STEP_NEXT;
 }

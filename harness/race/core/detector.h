@@ -20,6 +20,7 @@ enum Relaxation {
   RELAX_ISSUE_ORDER,     /* multiplications of one thread with unlike accumulators */
   RELAX_LOAD_USED,       /* a tcgen05.ld without wait::ld, whose registers were used */
   RELAX_LANES_MET,       /* a read of shared memory before its warp met and another lane told */
+  RELAX_SAME_VALUE,      /* several warps store the same into the same shared bytes */
   RELAXATIONS
 };
 

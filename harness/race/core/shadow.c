@@ -61,11 +61,38 @@ static u32 order(Detector *d, const Accessor *a, const Entry *e) {
   return APART;
 }
 
+/* `practice`: several warps store the same value into the same bytes by one instruction,
+ * so that it does not matter to a reader behind its own store which came last. */
+static int repeated(const Accessor *a, const Entry *e) {
+  return entry_flags(e) == ENTRY_WRITE && e->pc == a->entry.pc && e->comp != a->entry.comp;
+}
+
+static int same_value(const Accessor *a, const Entry *e) {
+  if (a->repeats) return !entry_flags(e) || repeated(a, e);
+  return !entry_flags(&a->entry) && entry_flags(e) == ENTRY_WRITE && e->scope == WRITE_REPEATS;
+}
+
+/* Whether a store that changes nothing does what another warp's same store has done. */
+static u32 repeats(const Shadow *s, const Cell *cell, const Accessor *a, u32 bytes) {
+  if (a->entry.scope != WRITE_KEEPS) return 0;
+  for (const Cell *c = cell;; c = &s->chain[c->more - 1]) {
+    for (u32 k = 0; k < CELL_ENTRIES && c->entry[k].bytes; k++)
+      if (c->entry[k].bytes & bytes && repeated(a, &c->entry[k])) return 1;
+    if (!c->more) return 0;
+  }
+}
+
 /* Accesses that are morally strong do not conflict; they have to be of the same bytes. */
 static u32 judge(Detector *d, const Accessor *a, const Entry *e, u32 bytes, int *conflict) {
   *conflict = (entry_flags(e) | entry_flags(&a->entry)) & ENTRY_WRITE;
   u32 verdict = order(d, a, e);
   if (!*conflict) return verdict;
+  if (verdict == UNORDERED && d->profile != PROFILE_ISA && same_value(a, e)) {
+    d->relaxed[RELAX_SAME_VALUE] += a->count;
+    *conflict = 0;
+    /* a write stands for the write that it repeats */
+    return entry_flags(e) & entry_flags(&a->entry) & ENTRY_WRITE ? APART : UNORDERED;
+  }
   int uniform = e->bytes == bytes || e->cut;
   if (uniform && morally_strong(d, e, &a->entry)) *conflict = 0;
   else if (uniform && verdict == UNORDERED && !entry_reads_map(e) &&
@@ -152,6 +179,7 @@ void shadow_keep(Detector *d, Cell *cell, const Entry *e, u32 bytes) {
 void shadow_access(Detector *d, Cell *cell, Accessor *a, u32 bytes) {
   Shadow *s = &d->shadow;
   a->count = 1;
+  a->repeats = repeats(s, cell, a, bytes);
   u32 used = settle(d, cell->entry, a, bytes);
   Entry *room = used < CELL_ENTRIES ? &cell->entry[used] : NULL;
   for (u32 *link = &cell->more; *link;) {
@@ -167,7 +195,9 @@ void shadow_access(Detector *d, Cell *cell, Accessor *a, u32 bytes) {
     if (!room && used < CELL_ENTRIES) room = &block->entry[used];
     link = &block->more;
   }
-  keep(d, cell, room, &a->entry, bytes);
+  Entry kept = a->entry;
+  if (kept.scope == WRITE_KEEPS) kept.scope = a->repeats ? WRITE_REPEATS : SCOPE_NONE;
+  keep(d, cell, room, &kept, bytes);
 }
 
 void shadow_free(Shadow *s) { free(s->chain); }

@@ -20,6 +20,9 @@ enum EntryFlag {
   ENTRY_MAP = ENTRY_ENGINE | ENTRY_ASYNC | ENTRY_STRONG
 };
 enum Scope { SCOPE_NONE = 0, SCOPE_CTA, SCOPE_CLUSTER, SCOPE_GPU, SCOPE_SYS, SCOPE_RELAXED = 8 };
+/* In the place of a scope, which weak writes have none of: the bytes were what they are
+ * before it; and another warp had made them so by the same instruction. */
+enum { WRITE_KEEPS = 5, WRITE_REPEATS = 6 };
 
 /* One access, by component `comp` of the machine. `pc` is a bytecode row. */
 typedef struct Entry {
@@ -103,6 +106,7 @@ typedef struct Accessor {
   u64 address;             /* of the cell, for the report */
   u32 count;               /* cells that are judged as one */
   u32 lanes;               /* that access, or 0 of an operation */
+  u32 repeats;             /* it did again what another warp had done to the cell */
   u32 space;
 } Accessor;
 

@@ -1,4 +1,6 @@
 /* From the events of the virtual GPU to those of the detector. */
+#include <string.h>
+
 #include "watch.h"
 
 #include <stdlib.h>
@@ -78,6 +80,17 @@ static void synchronise(Watch *h, const Warp *w, u32 lanes, const u64 *addr, u64
   }
 }
 
+/* Lanes whose store will leave the bytes as they are. */
+static u32 unchanged(const Warp *w, u32 lanes, u32 slot, const u32 *offset, u32 size) {
+  u32 same = 0;
+  for (u32 left = w->storing ? lanes : 0; left; left &= left - 1) {
+    u32 l = (u32)__builtin_ctz(left);
+    const u8 *value = (const u8 *)w->storing + l * size;
+    same |= (u32)!memcmp(w->m->ctas[slot].smem + offset[l], value, size) << l;
+  }
+  return same;
+}
+
 static void shared(Watch *h, const Warp *w, const Insn *i, u32 m, const u64 *addr,
                    u32 size, u32 access, Note n) {
   const Machine *mach = w->m;
@@ -92,10 +105,17 @@ static void shared(Watch *h, const Warp *w, const Insn *i, u32 m, const u64 *add
       if (!inside) left &= ~(1u << l); /* a fault, told elsewhere */
     }
     group &= left;
-    if (group && rank < mach->cluster_size)
-      detector_shared(told(h, w), w->cta->slot, w->id, pc_of(mach, i), group,
-                      w->cta->first_slot + rank, offset, size, flags_of(access, n),
-                      n.scope);
+    if (group && rank < mach->cluster_size) {
+      u32 slot = w->cta->first_slot + rank, flags = flags_of(access, n);
+      u32 same = flags == ENTRY_WRITE ? unchanged(w, group, slot, offset, size) : 0;
+      Detector *d = told(h, w);
+      if (group & ~same)
+        detector_shared(d, w->cta->slot, w->id, pc_of(mach, i), group & ~same, slot, offset,
+                        size, flags, n.scope);
+      if (same)
+        detector_shared(d, w->cta->slot, w->id, pc_of(mach, i), same, slot, offset, size,
+                        flags, WRITE_KEEPS);
+    }
     if (!group) return;
   }
 }
