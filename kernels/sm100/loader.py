@@ -34,6 +34,7 @@ def claim_for_pair(
     unit = Int32(0)
     if rank == 0:
         unit = worklist.claim_unit(workspace)
+        # The first claim finds the place free; the code is that of every other one.
         bar.wait_pair(barriers + bar.CLAIM_EMPTY, (turn & 1) ^ 1)
         with cute.arch.elect_one():
             cute.arch.store_async_dsmem(claim, unit, barriers + bar.CLAIM_FULL, 1)
