@@ -11,6 +11,7 @@ NUMBERS = {
     "cudaErrorInvalidResourceHandle": 400,
     "cudaErrorIllegalState": 401,
     "cudaErrorNotReady": 600,
+    "cudaErrorAssert": 710,
     "cudaErrorNotPermitted": 800,
     "cudaErrorStreamCaptureUnsupported": 900,
     "cudaErrorStreamCaptureInvalidated": 901,

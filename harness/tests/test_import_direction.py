@@ -32,6 +32,8 @@ ALLOWED = {
     # Schedules are spelled as execution spells them; the rest stands alone.
     "harness.runtime": {"harness.exec", "harness.errors", "harness.finding"},
     "harness.bindings": {"harness.runtime"},
+    # torch on that runtime; of the DSL it knows the chip and the native side.
+    "harness.vtorch": {"harness.dsl", "harness.runtime", *LEAVES},
     "harness.mutate": {
         *("harness.device", "harness.dsl", "harness.exec", "harness.ptx"),
         *LEAVES,

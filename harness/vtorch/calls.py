@@ -1,0 +1,349 @@
+"""Python calls of torch that name a device or hand data to the host.
+
+Operators cannot tell `device="cuda"` on a torch that has none, so that the calls that
+take a device are seen here, one level above autograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from sidestream.harness.runtime import here
+from sidestream.harness.vtorch.storages import PINNED
+from sidestream.harness.vtorch.tensor_spans import spans
+from sidestream.harness.vtorch.world import World, is_cuda, plain
+
+_Tensor = torch.Tensor
+_CPU = torch.device("cpu")
+
+
+class Move(torch.autograd.Function):
+    """A move between host and device; the gradient goes the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, calls: Calls, there: str, options: Any) -> torch.Tensor:  # noqa: E501  # fmt: skip
+        """Move, and remember whence."""
+        ctx.calls, ctx.dtype = calls, value.dtype
+        ctx.back = "cuda" if calls.world.storages.holds(value) else "cpu"
+        return calls.convert(value, there, **options)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Move the gradient back."""
+        grad = ctx.calls.convert(grads[0], ctx.back, dtype=ctx.dtype)
+        return grad, None, None, None
+
+
+class Calls:
+    """Carries out the calls.
+
+    Args:
+        world: The device.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rules: dict[Any, Callable[..., Any]] = {
+            _Tensor.to: self._to,
+            _Tensor.cuda: self._cuda,
+            _Tensor.cpu: self._cpu,
+            _Tensor.pin_memory: self._pin,
+            _Tensor.is_pinned: self._is_pinned,
+            _Tensor.record_stream: self._record_stream,
+            _Tensor.copy_: self._copy,
+            _Tensor.numpy: self._numpy,
+            _Tensor.__array__: self._numpy,
+            _Tensor.tolist: self._tolist,
+            _Tensor.__repr__: self._shown,
+            _Tensor.__format__: self._shown,
+            _Tensor.__reduce_ex__: self._shown,
+            _Tensor.__deepcopy__: self._deepcopy,
+            _Tensor.new_tensor: self._new_tensor,
+            _Tensor.type: self._type,
+            torch.tensor: self._from_data,
+            torch.as_tensor: self._from_data,
+            torch.asarray: self._from_data,
+            torch.frombuffer: self._from_data,
+            torch.complex: self._plainly,
+        }
+
+    def call(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Carry out one call."""
+        rule = self.rules.get(func)
+        if rule is not None:
+            return rule(func, args, kwargs)
+        if "device" in kwargs:
+            return self._made(func, args, kwargs)
+        if kwargs.get("pin_memory"):
+            return self._made(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def convert(
+        self, value: torch.Tensor, there: str, *, dtype: Any = None, **options: Any
+    ) -> torch.Tensor:
+        """Return a copy of a tensor on `cuda` or `cpu`; autograd sees one device."""
+        with self.world.want(there):
+            made: torch.Tensor = torch.ops.aten._to_copy.default(
+                value, dtype=dtype or value.dtype, **options
+            )
+        return made
+
+    def _plainly(self, func: Any, args: Any, kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    def _made(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Carry out a factory, or another call that names a device."""
+        kwargs = dict(kwargs)
+        device, pin = kwargs.get("device"), kwargs.pop("pin_memory", False)
+        if is_cuda(device):
+            self.world.device_index(device)
+            kwargs["device"] = _CPU
+            with self.world.want("cuda"):
+                return func(*args, **kwargs)
+        if device is None or str(device).split(":")[0] != "cpu":
+            made = func(*args, **kwargs)
+        else:
+            with self.world.want("cpu"):
+                made = func(*args, **kwargs)
+        return self._pin(func, (made,), {}) if pin else made
+
+    def _from_data(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Make a tensor on the host and bring it to where it is wanted."""
+        kwargs = dict(kwargs)
+        device, pin = kwargs.pop("device", None), kwargs.pop("pin_memory", False)
+        if device is not None and not is_cuda(device):
+            kwargs["device"] = device
+        data = args[0] if args else None
+        if isinstance(data, torch.Tensor) and func is not torch.tensor:
+            if kwargs.get("dtype") is not None:
+                data = data.to(kwargs["dtype"])
+            return data if device is None else data.to(device)
+        if isinstance(data, torch.Tensor) and self.world.storages.holds(data):
+            device = device if device is not None else "cuda"
+            made = data.detach().clone().to(kwargs.get("dtype") or data.dtype)
+            made = made.to(device)
+            return made.requires_grad_(bool(kwargs.get("requires_grad")))
+        grad = kwargs.pop("requires_grad", False) if is_cuda(device) else None
+        made = func(*args, **kwargs)
+        if is_cuda(device):
+            self.world.device_index(device)
+            made = self.convert(made, "cuda")
+        elif pin:
+            made = self._pin(func, (made,), {})
+        return made.requires_grad_() if grad else made
+
+    def _new_tensor(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        kwargs = dict(kwargs)
+        if "device" not in kwargs and self.world.storages.holds(args[0]):
+            kwargs["device"] = "cuda"
+        kwargs.setdefault("dtype", args[0].dtype)
+        data = args[1] if len(args) > 1 else kwargs.pop("data")
+        return self._from_data(torch.tensor, (data,), kwargs)
+
+    def _to(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value, rest, kwargs = args[0], list(args[1:]), dict(kwargs)
+        other = rest[0] if rest else kwargs.get("other")
+        copy = kwargs.pop("copy", False)
+        if isinstance(other, torch.Tensor):
+            device: object = other.device
+            dtype = other.dtype
+            asynchronous = kwargs.get(
+                "non_blocking", rest[1] if len(rest) > 1 else False
+            )
+            layout = kwargs.get("memory_format")
+        else:
+            if len(rest) == 4 or (len(rest) == 3 and isinstance(rest[0], torch.dtype)):
+                copy = rest.pop()
+            if rest and rest[0] is None:
+                kwargs.setdefault("dtype", rest[1] if len(rest) > 1 else None)
+                rest = []
+            parsed = torch._C._nn._parse_to(*rest, **kwargs)
+            device, dtype, asynchronous, layout = parsed
+        return self._move(
+            value, device, dtype=dtype, copy=copy, waits=not asynchronous, layout=layout
+        )
+
+    def _cuda(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        device = args[1] if len(args) > 1 else kwargs.get("device")
+        self.world.device_index(device)
+        asynchronous = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
+        layout = kwargs.get("memory_format")
+        return self._move(args[0], "cuda", waits=not asynchronous, layout=layout)
+
+    def _cpu(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._move(args[0], "cpu", layout=kwargs.get("memory_format"))
+
+    def _move(
+        self,
+        value: torch.Tensor,
+        device: object,
+        *,
+        dtype: torch.dtype | None = None,
+        copy: bool = False,
+        waits: bool = True,
+        layout: torch.memory_format | None = None,
+    ) -> torch.Tensor:
+        """`Tensor.to`: the tensor itself where nothing changes."""
+        here = self.world.storages.holds(value)
+        if is_cuda(device):
+            self.world.device_index(device)
+            there = True
+        elif device is None:
+            there = here
+        elif torch.device(str(device)).type == "cpu":
+            there = False
+        else:
+            return _Tensor.to(value, device, dtype)  # type: ignore[call-overload, no-any-return]
+        options: dict[str, Any] = {}
+        if layout is not None:
+            options["memory_format"] = layout
+        if here == there:
+            options["dtype"] = dtype or value.dtype
+            return _Tensor.to(value, copy=copy, non_blocking=not waits, **options)
+        options["non_blocking"] = not waits
+        options["dtype"] = dtype
+        kind = "cuda" if there else "cpu"
+        if value.requires_grad and torch.is_grad_enabled():
+            moved: torch.Tensor = Move.apply(value, self, kind, options)  # type: ignore[no-untyped-call]
+            return moved
+        return self.convert(value, kind, **options)
+
+    def _copy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        target, source = args[0], args[1] if len(args) > 1 else kwargs["src"]
+        if isinstance(source, torch.Tensor) and source.requires_grad:
+            storages = self.world.storages
+            if storages.holds(target) != storages.holds(source):
+                moved = self._move(source, target.device)
+                return func(target, moved, *args[2:], **kwargs)
+        return func(*args, **kwargs)
+
+    def _pin(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value = args[0]
+        if self.world.storages.holds(value):
+            raise RuntimeError(
+                f"cannot pin '{value.type()}' only dense CPU tensors can be pinned"
+            )
+        with torch._C.DisableTorchFunction():
+            if self.world.storages.home(value) == PINNED:
+                return value
+            if value.layout != torch.strided:
+                return value.pin_memory()
+            meta = torch.empty_like(value.detach(), device="meta")
+            made = self.world.storages.pinned(value.dtype, meta.shape, meta.stride())
+            with plain():
+                made.copy_(value.detach())
+            for span in spans(made):
+                self.world.runtime.host_access(span, write=True, label="pin_memory")
+            return made
+
+    def _is_pinned(self, func: Any, args: Any, kwargs: Any) -> bool:
+        with torch._C.DisableTorchFunction():
+            return self.world.storages.home(args[0]) == PINNED
+
+    def _record_stream(self, func: Any, args: Any, kwargs: Any) -> None:
+        value = args[0]
+        stream = args[1] if len(args) > 1 else kwargs["stream"]
+        if not self.world.storages.holds(value):
+            raise RuntimeError("record_stream is for tensors of the device")
+        with torch._C.DisableTorchFunction():
+            block = self.world.storages.block(value)
+        if block is not None:
+            self.world.runtime.record_stream(block, stream.stream)
+
+    def _numpy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.world.storages.holds(args[0]):
+            raise TypeError(
+                "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to "
+                "copy the tensor to host memory first."
+            )
+        self._host_reads(args[0], func)
+        return func(*args, **kwargs)
+
+    def _tolist(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.world.storages.holds(args[0]):
+            return self._cpu(func, (args[0].detach(),), {}).tolist()
+        self._host_reads(args[0], func)
+        return func(*args, **kwargs)
+
+    def _shown(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Wait, then let torch look at the bytes itself: printing and pickling."""
+        if self.world.storages.holds(args[0]):
+            name = f"torch.Tensor.{getattr(func, '__name__', 'read')}"
+            with torch._C.DisableTorchFunction():
+                touched = spans(args[0])
+            stream, site = self.world.current(), here()
+            self.world.runtime.enqueue(
+                kind="copy", label=name, stream=stream, reads=touched, site=site
+            )
+            self.world.wait(name, stream, site=site)
+            with plain():
+                return func(*args, **kwargs)
+        self._host_reads(args[0], func)
+        return func(*args, **kwargs)
+
+    def _host_reads(self, value: torch.Tensor, func: Any) -> None:
+        """Tell the runtime that the host reads a pinned tensor."""
+        with torch._C.DisableTorchFunction():
+            if self.world.storages.home(value) == PINNED:
+                label = f"torch.Tensor.{getattr(func, '__name__', 'read')}"
+                for span in spans(value):
+                    self.world.runtime.host_access(span, write=False, label=label)
+
+    def _deepcopy(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        value, memo = args[0], args[1]
+        if not self.world.storages.holds(value):
+            return func(*args, **kwargs)
+        if id(value) in memo:
+            return memo[id(value)]
+        if not value.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support "
+                "the deepcopy protocol at the moment."
+            )
+        made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cuda")  # noqa: E501  # fmt: skip
+        made.copy_(value.detach())
+        if isinstance(value, torch.nn.Parameter):
+            made = type(value)(made, requires_grad=value.requires_grad)
+        else:
+            made.requires_grad_(value.requires_grad)
+        if value.grad is not None:
+            made.grad = value.grad.clone()
+        memo[id(value)] = made
+        return made
+
+    def _type(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if len(args) == 1 and not kwargs:
+            name: str = func(args[0])
+            if self.world.storages.holds(args[0]):
+                return name.replace("torch.", "torch.cuda.", 1)
+            return name
+        kind = args[1] if len(args) > 1 else kwargs.get("dtype")
+        if isinstance(kind, str) and kind.startswith("torch.cuda."):
+            moved = self._move(args[0], "cuda")
+            return func(moved, kind.replace("torch.cuda.", "torch.", 1))
+        return func(*args, **kwargs)
+
+
+class CallMode(TorchFunctionMode):
+    """Sends torch's Python calls to `Calls`."""
+
+    def __init__(self, calls: Calls) -> None:
+        super().__init__()
+        self._calls = calls
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        return self._calls.call(func, args, kwargs or {})

@@ -1,0 +1,43 @@
+"""DLPack of device tensors: capsules that say CUDA, and the way back into torch."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+from unittest import mock
+
+import torch
+
+from sidestream.harness.vtorch.world import World, plain
+
+_CUDA, _CPU = 2, 1
+"""Device types of DLPack."""
+
+
+def capsule(tensor: torch.Tensor, *, stream: int | None, world: World) -> object:
+    """Return an unversioned capsule over a device tensor.
+
+    Args:
+        tensor: The tensor.
+        stream: Raw handle that the consumer works on; it waits for the current
+            stream. None or -1 asks for no waiting; 1 is the default stream.
+        world: The device.
+    """
+    if stream is not None and stream != -1:
+        consumer = world.runtime.stream(int(stream))
+        if consumer is not world.current():
+            world.runtime.wait_stream(consumer, world.current())
+    base: Any = torch._C.TensorBase
+    with plain(), mock.patch.object(torch.Tensor, "device", base.device):
+        made = torch._C._to_dlpack(tensor)
+    return claim(made, _CUDA)
+
+
+def claim(made: Any, kind: int) -> Any:
+    """Rewrite the device type of an unversioned capsule, device 0."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address = get(made, b"dltensor")
+    # DLTensor: void *data, then {int32 device_type, int32 device_id}.
+    (ctypes.c_int32 * 2).from_address(address + 8)[:] = [kind, 0]
+    return made

@@ -1,0 +1,487 @@
+"""Operators on device tensors: called now, landing later.
+
+Below autograd every operator arrives here. Views are made at once: they touch no data.
+An operator whose result shows data to the host waits for the stream. For all others
+the result is allocated and returned, and the CPU kernel runs on it at the landing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from sidestream.harness.runtime import CallSite, CudaError, Span, Stream, here
+from sidestream.harness.vtorch.metadata import Meta, Metadata
+from sidestream.harness.vtorch.operator_schema import (
+    Operator,
+    masks,
+    operator,
+    replaced,
+    tensors,
+)
+from sidestream.harness.vtorch.storages import DEVICE, PINNED
+from sidestream.harness.vtorch.tensor_spans import spans, spans_of
+from sidestream.harness.vtorch.transfers import Transfers
+from sidestream.harness.vtorch.world import World, plain
+
+_METADATA = {
+    *("aten::is_same_size", "aten::is_set_to", "aten::is_pinned"),
+    *("aten::_has_compatible_shallow_copy_type", "aten::set_"),
+    *("aten::_version", "aten::sym_size", "aten::sym_numel"),
+}
+_INDEXED = {
+    "aten::index",
+    "aten::index_put",
+    "aten::index_put_",
+    "aten::_index_put_impl_",
+}
+
+
+class Operators:
+    """Carries out operators.
+
+    Args:
+        world: The device.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._metadata = Metadata()
+        self._transfers = Transfers(world)
+        self._rules: dict[str, Callable[..., Any]] = {
+            "aten::copy_": self._copy,
+            "aten::_to_copy": self._to_copy,
+            "aten::_local_scalar_dense": self._scalar,
+            "aten::resize_": self._resize,
+            "aten::_foreach_copy_": self._foreach_copy,
+        }
+
+    def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Carry out one operator; torch functions and modes must be off."""
+        op = operator(func)
+        home = self._world.storages.home
+        given = list(tensors(args, kwargs))
+        homes = [home(tensor) for _, tensor in given]
+        wanted = self._world.wanted() if op.places else None
+        if DEVICE not in homes and wanted != "cuda":
+            if PINNED in homes and not op.view and op.name not in _METADATA:
+                self._touch(op, given, homes)
+            return func(*args, **kwargs)
+        if op.view or op.name in _METADATA or kwargs.get("device") == _META:
+            return func(*args, **kwargs)
+        rule = self._rules.get(op.name)
+        if rule is not None:
+            return rule(op, func, args, kwargs)
+        if wanted == "cpu":
+            return func(*replaced(args, _blank), **kwargs)
+        if op.name in _INDEXED and op.hands_out:
+            if not masks(args[1]):
+                return self._enqueue(op, func, args, kwargs, given, homes)
+            if op.name != "aten::index":
+                # As `masked_fill_` where the value is one number of the host.
+                if args[2].dim() or home(args[2]) == DEVICE:
+                    self._world.wait(op.label, self._world.current())
+                return self._enqueue(op, func, args, kwargs, given, homes)
+        if op.hands_out:
+            return self._read(op, func, args, kwargs, given, homes)
+        return self._enqueue(op, func, args, kwargs, given, homes)
+
+    def _enqueue(
+        self,
+        op: Operator,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        given: list[tuple[int | str, torch.Tensor]],
+        homes: list[int],
+    ) -> Any:
+        """Allocate the results of an operator, and let it fill them when it lands."""
+        world = self._world
+        if DEVICE in homes:  # else a factory, after the example of a host tensor
+            _same_device(op, args, given, homes)
+        stream = world.current()
+        site = here()
+        result = self._metadata.of(func, args, kwargs) if op.makes else None
+        made: list[torch.Tensor] = []
+        single = len(op.returns) == 1
+        metas = [result] if single else list(result or op.returns)
+        results = []
+        for meta, key in zip(metas, op.returns, strict=True):
+            if key is None:
+                results.append(self._real(meta, made, stream, op.label))
+                continue
+            changed = kwargs[key] if isinstance(key, str) else args[key]
+            if isinstance(meta, Meta) and tuple(changed.shape) != meta.size:
+                self._reshape(changed, meta, stream, op.label)
+            results.append(changed)
+        if not op.empty:
+            reads, writes = _effects(op, given, homes)
+            world.runtime.enqueue(
+                kind=op.kind,
+                label=op.label,
+                stream=stream,
+                reads=reads,
+                writes=(*writes, *spans_of(made)),
+                run=self._runner(op, func, args, kwargs, made, stream, site),
+                site=site,
+            )
+        if single:
+            return results[0]
+        return tuple(results) if results else None
+
+    def _real(
+        self, meta: Any, made: list[torch.Tensor], stream: Stream, label: str
+    ) -> Any:
+        """Allocate what a result consists of; add the tensors to `made`.
+
+        Not a function inside: one that calls itself would keep them alive in a cycle.
+        """
+        if isinstance(meta, Meta):
+            new = self._world.storages.device(
+                meta.dtype, meta.size, meta.stride, stream=stream, label=label
+            )
+            made.append(new)
+            return new
+        if isinstance(meta, list):
+            return [self._real(item, made, stream, label) for item in meta]
+        return meta
+
+    def _runner(
+        self,
+        op: Operator,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        made: list[torch.Tensor],
+        stream: Stream,
+        site: CallSite,
+    ) -> Callable[[], None]:
+        """Return what carries an operator out on raw memory."""
+        keep = self._keep
+        args = replaced(args, keep)
+        kwargs = {name: replaced(value, keep) for name, value in kwargs.items()}
+        if "device" in kwargs:
+            kwargs["device"] = torch.device("cpu")
+        into = [keep(tensor) for tensor in made]
+
+        def run() -> None:
+            with plain(), _blamed(op, site):
+                got = func(*args, **kwargs)
+                for target, value in zip(into, _new(op, got), strict=True):
+                    target.copy_(value)
+
+        if not op.random:
+            return run
+        return self._drawn(op, func, args, kwargs, into, run, stream)
+
+    def _drawn(
+        self,
+        op: Operator,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        into: list[torch.Tensor],
+        run: Callable[[], None],
+        stream: Stream,
+    ) -> Callable[[], None]:
+        """Let a random operator draw its numbers now; in a graph, at every replay."""
+        world = self._world
+        generators = world.generators
+        if world.runtime.capturing(stream) != "none":
+
+            def replay() -> None:
+                with generators.drawing():
+                    run()
+
+            return replay
+        read = [t for key, t in tensors(args, kwargs) if key not in op.unread]
+        if read:
+            if kwargs.get("generator") is not None:
+                kwargs["generator"] = _branch(kwargs["generator"])
+                return run
+            state = generators.branch()
+
+            def later() -> None:
+                with plain(), generators.drawing_from(state):
+                    run()
+
+            return later
+        targets = [t for _, t in tensors(args, kwargs)] or into
+        blanks = {id(t): torch.empty_like(t) for _, t in tensors(args, kwargs)}
+        with plain(), generators.drawing():
+            got = func(
+                *replaced(args, lambda t: blanks[id(t)]),
+                **{k: replaced(v, lambda t: blanks[id(t)]) for k, v in kwargs.items()},
+            )
+        drawn = list(blanks.values()) or [got]
+
+        def put() -> None:
+            with plain():
+                for target, value in zip(targets, drawn, strict=True):
+                    target.copy_(value)
+
+        return put
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor for later: raw device memory, or a copy of a host value."""
+        if self._world.storages.home(tensor) == DEVICE:
+            return self._world.storages.raw(tensor)
+        return tensor.clone()
+
+    def _read(
+        self,
+        op: Operator,
+        func: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        given: list[tuple[int | str, torch.Tensor]],
+        homes: list[int],
+    ) -> Any:
+        """Carry out an operator that the host waits for, then place its results."""
+        _same_device(op, args, given, homes)
+        world = self._world
+        stream, site = world.current(), here()
+        keep = self._keep
+        raw, named = (
+            replaced(args, keep),
+            {k: replaced(v, keep) for k, v in kwargs.items()},
+        )
+        got: list[Any] = []
+
+        def run() -> None:
+            with plain(), _blamed(op, site):
+                got.append(func(*raw, **named))
+
+        reads, writes = _effects(op, given, homes)
+        world.runtime.enqueue(
+            kind="torch",
+            label=op.label,
+            stream=stream,
+            reads=reads,
+            writes=writes,
+            run=run,
+            site=site,
+        )
+        world.wait(op.label, stream, site=site)
+        self.show(got[0])
+
+        def place(value: torch.Tensor) -> torch.Tensor:
+            return self._transfers.place(value, stream, op.label, site)
+
+        result = replaced(got[0], place)
+        return tuple(result) if isinstance(got[0], tuple) else result
+
+    def show(self, value: Any) -> None:
+        """Tell the log of waits which value the host read."""
+        if isinstance(value, torch.Tensor):
+            value = f"{tuple(value.shape)} {value.dtype}"
+        elif isinstance(value, (list, tuple)):
+            value = ", ".join(str(tuple(v.shape)) for v in value)
+        waits = self._world.runtime.host_waits
+        waits[-1] = replace(waits[-1], detail=f"read {value}")
+
+    def _copy(
+        self, op: Operator, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> torch.Tensor:
+        target: torch.Tensor = args[0]
+        source: torch.Tensor = args[1]
+        waits = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+        home = self._world.storages.home
+        if home(target) == home(source) == DEVICE:
+            given = list(tensors(args, kwargs))
+            homes = [DEVICE, DEVICE]
+            result: torch.Tensor = self._enqueue(op, func, args, kwargs, given, homes)
+            return result
+        if target.shape != source.shape:
+            source = source.expand(target.shape)
+        self._transfers.copy(target, source, waits=waits, label=op.label)
+        return target
+
+    def _foreach_copy(
+        self, op: Operator, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> None:
+        for target, source in zip(args[0], args[1], strict=True):
+            self._copy(_COPY, _COPY_CALL, (target, source, *args[2:]), kwargs)
+
+    def _to_copy(
+        self, op: Operator, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> torch.Tensor:
+        world = self._world
+        source: torch.Tensor = args[0]
+        kwargs = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory")}
+        asynchronous = bool(kwargs.pop("non_blocking", False))
+        there = world.storages.home(source) == DEVICE
+        wanted = world.wanted() or ("cuda" if there else "cpu")
+        if there and wanted == "cuda":
+            given, homes = [(0, source)], [DEVICE]
+            result: torch.Tensor = self._enqueue(op, func, args, kwargs, given, homes)  # type: ignore[arg-type]
+            return result
+        meta = self._metadata.of(func, args, kwargs)
+        if wanted == "cuda":
+            made = world.storages.device(
+                meta.dtype,
+                meta.size,
+                meta.stride,
+                stream=world.current(),
+                label=op.label,
+            )
+        elif asynchronous:  # torch pins what it copies to without waiting
+            made = world.storages.pinned(meta.dtype, meta.size, meta.stride)
+        else:
+            made = torch.empty_strided(meta.size, meta.stride, dtype=meta.dtype)
+        self._transfers.copy(made, source, waits=not asynchronous, label=op.label)
+        return made
+
+    def _scalar(
+        self, op: Operator, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        world = self._world
+        stream, site = world.current(), here()
+        raw = world.storages.raw(args[0])
+        got: list[Any] = []
+
+        def run() -> None:
+            with plain():
+                got.append(func(raw))
+
+        world.runtime.enqueue(
+            kind="copy",
+            label=op.label,
+            stream=stream,
+            reads=spans(args[0]),
+            run=run,
+            site=site,
+        )
+        world.wait(op.label, stream, site=site)
+        self.show(got[0])
+        return got[0]
+
+    def _resize(
+        self, op: Operator, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> torch.Tensor:
+        tensor: torch.Tensor = args[0]
+        meta = Meta(torch.empty(tuple(args[1]), dtype=tensor.dtype, device="meta"))
+        self._reshape(tensor, meta, self._world.current(), op.label)
+        return tensor
+
+    def _reshape(
+        self, tensor: torch.Tensor, meta: Meta, stream: Stream, label: str
+    ) -> None:
+        """Give a tensor other extents, and more memory where it has too little."""
+        held = tensor.untyped_storage().nbytes()
+        made = self._world.storages.device(
+            meta.dtype, meta.size, meta.stride, stream=stream, label=label
+        )
+        if made.untyped_storage().nbytes() <= held and tensor.numel():
+            storage, offset = tensor.untyped_storage(), tensor.storage_offset()
+            tensor.set_(storage, offset, meta.size, meta.stride)
+            return
+        old = tensor.detach()
+        tensor.set_(made.untyped_storage(), 0, meta.size, meta.stride)
+        if old.numel():
+            kept = torch.as_strided(tensor, (old.numel(),), (1,))
+            args = (kept, torch.as_strided(old, (old.numel(),), (1,)))
+            self._copy(_COPY, _COPY_CALL, args, {})
+
+    def _touch(
+        self,
+        op: Operator,
+        given: list[tuple[int | str, torch.Tensor]],
+        homes: list[int],
+    ) -> None:
+        """Tell the runtime which pinned bytes a host operator touches."""
+        for (key, tensor), home in zip(given, homes, strict=True):
+            if home != PINNED:
+                continue
+            for span in spans(tensor):
+                if key not in op.unread:
+                    self._world.runtime.host_access(span, write=False, label=op.label)
+                if key in op.written:
+                    self._world.runtime.host_access(span, write=True, label=op.label)
+
+
+@contextmanager
+def _blamed(op: Operator, site: CallSite) -> Iterator[None]:
+    """Turn the failure of a landing into what CUDA reports, with the call at fault.
+
+    Raises:
+        CudaError: cudaErrorAssert.
+    """
+    try:
+        yield
+    except (RuntimeError, IndexError, ValueError) as error:
+        raise CudaError(
+            "cudaErrorAssert", f"{op.label}, called at {site}, failed: {error}"
+        ) from error
+
+
+def _effects(
+    op: Operator, given: Iterable[tuple[int | str, torch.Tensor]], homes: list[int]
+) -> tuple[list[Span], list[Span]]:
+    """Return the device bytes that an operator reads and changes."""
+    reads: list[Span] = []
+    writes: list[Span] = []
+    for (key, tensor), home in zip(given, homes, strict=True):
+        if home != DEVICE:
+            continue
+        touched = spans(tensor)
+        if key not in op.unread:
+            reads += touched
+        if key in op.written:
+            writes += touched
+    return reads, writes
+
+
+def _same_device(
+    op: Operator,
+    args: Sequence[Any],
+    given: list[tuple[int | str, torch.Tensor]],
+    homes: list[int],
+) -> None:
+    """Refuse host tensors among device tensors as torch does.
+
+    Raises:
+        RuntimeError: naming the operator; numbers and index tensors may mix.
+    """
+    for (key, tensor), home in zip(given, homes, strict=True):
+        index = op.name in _INDEXED and key == 1
+        if home == DEVICE or index or (not tensor.dim() and key not in op.written):
+            continue
+        if tensor.device.type == "meta" or op.name.startswith("aten::_fused_"):
+            continue
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two "
+            f"devices, cuda:0 and cpu! (argument {key} of {op.label})"
+        )
+
+
+def _new(op: Operator, got: Any) -> list[torch.Tensor]:
+    """Return the tensors of a result that are not changed arguments."""
+    values = [got] if len(op.returns) == 1 else list(got or ())
+    fresh: list[torch.Tensor] = []
+    for value, key in zip(values, op.returns, strict=True):
+        if key is None:
+            fresh += [t for _, t in tensors((value,), {})]
+    return fresh
+
+
+def _blank(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(
+        tuple(tensor.shape), tuple(tensor.stride()), dtype=tensor.dtype
+    )
+
+
+def _branch(generator: torch.Generator) -> torch.Generator:
+    made = torch.Generator()
+    made.set_state(generator.get_state())
+    torch.empty(1).uniform_(generator=generator)
+    return made
+
+
+_META = torch.device("meta")
+_COPY_CALL = torch.ops.aten.copy_.default
+_COPY = operator(_COPY_CALL)

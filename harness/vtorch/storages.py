@@ -1,0 +1,159 @@
+"""Which storages are device memory and which are pinned, and tensors over them."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from sidestream.harness.runtime import Block, HostBlock, Runtime, Stream
+from sidestream.harness.runtime.op import CallSite, here
+from sidestream.harness.vtorch.segments import Region, Segments, memory
+
+HOST, DEVICE, PINNED = 0, 1, 2
+"""Where a tensor's storage lies."""
+
+_BASE_DEVICE = torch._C.TensorBase.device
+_EMPTY_BYTES = 512
+
+
+class Lease(Region):
+    """A region that is given back when the last storage over it goes."""
+
+    __slots__ = ("_back",)
+
+    def __init__(self, address: int, size: int, back: Callable[[], None]) -> None:
+        super().__init__(address, size)
+        self._back = back
+
+    def __del__(self) -> None:
+        self._back()
+
+
+class Storages:
+    """Storages that the runtime's allocators gave.
+
+    A block is freed at the moment that its last storage goes, in the middle of any
+    Python statement; if that is within a call of the runtime, at the next call.
+
+    Args:
+        runtime: Its allocators give the memory.
+        segments: The backing of these allocators.
+    """
+
+    def __init__(self, runtime: Runtime, segments: Segments) -> None:
+        self._runtime = runtime
+        self._segments = segments
+        self._blocks: dict[int, Block | None] = {}
+        self._pinned: dict[int, HostBlock] = {}
+        self._gone: deque[tuple[Block | HostBlock, CallSite]] = deque()
+        self._nothing = np.zeros(2 * _EMPTY_BYTES, np.uint8)
+        start = int(self._nothing.ctypes.data)
+        # Tensors without elements need a storage to be known by.
+        self._empty = memory(start, _EMPTY_BYTES)
+        self._blocks[start] = None
+
+    def home(self, tensor: torch.Tensor) -> int:
+        """Return where a tensor lies: `HOST`, `DEVICE` or `PINNED`.
+
+        To be called with torch functions disabled.
+        """
+        try:
+            address = tensor.untyped_storage().data_ptr()
+        except (RuntimeError, NotImplementedError):
+            return HOST  # no memory: meta, fake, sparse
+        if address in self._blocks:
+            return DEVICE
+        return PINNED if address in self._pinned else HOST
+
+    def holds(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is device memory."""
+        with torch._C.DisableTorchFunction():
+            if _BASE_DEVICE.__get__(tensor).type != "cpu":
+                return False
+            return self.home(tensor) == DEVICE
+
+    def holds_storage(self, storage: torch.UntypedStorage) -> bool:
+        """Whether a storage is device memory."""
+        return storage.data_ptr() in self._blocks
+
+    def block(self, tensor: torch.Tensor) -> Block | None:
+        """Return the block of a device tensor; None for one without elements."""
+        return self._blocks.get(tensor.untyped_storage().data_ptr())
+
+    def device(
+        self,
+        dtype: torch.dtype,
+        size: Sequence[int],
+        stride: Sequence[int],
+        *,
+        stream: Stream,
+        label: str,
+    ) -> torch.Tensor:
+        """Allocate a device tensor for a stream; it holds what was there before.
+
+        Raises:
+            CudaError: cudaErrorMemoryAllocation, or what a capture forbids.
+        """
+        self.settle()
+        needed = extent(size, stride) * dtype.itemsize
+        if not needed:
+            return _over(self._empty, dtype, size, stride)
+        block = self._runtime.malloc(needed, stream=stream, label=label)
+        lease = Lease(block.address, needed, lambda: self._back(block))
+        self._blocks[block.address] = block
+        return _over(torch.from_numpy(np.asarray(lease)), dtype, size, stride)
+
+    def pinned(
+        self, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int]
+    ) -> torch.Tensor:
+        """Allocate a host tensor in pinned memory."""
+        self.settle()
+        needed = extent(size, stride) * dtype.itemsize
+        block = self._runtime.malloc_host(max(needed, 1))
+        lease = Lease(block.address, block.size, lambda: self._back(block))
+        self._pinned[block.address] = block
+        return _over(torch.from_numpy(np.asarray(lease)), dtype, size, stride)
+
+    def raw(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor over the same bytes that does not keep them allocated."""
+        if not tensor.numel():
+            return tensor.detach()
+        made = self._segments.view(
+            tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
+        )
+        if tensor.is_conj():
+            made = torch._conj(made)
+        return torch._neg_view(made) if tensor.is_neg() else made
+
+    def settle(self) -> None:
+        """Free what finalizers left over; the runtime does so at the end of a call."""
+
+    def _back(self, block: Block | HostBlock) -> None:
+        if not sys.is_finalizing():
+            self._free(block, here())
+
+    def _free(self, block: Block | HostBlock, site: CallSite) -> None:
+        if isinstance(block, HostBlock):
+            self._pinned.pop(block.address, None)
+            self._runtime.free_host(block, site=site)
+        else:
+            self._blocks.pop(block.address, None)
+            self._runtime.free(block, site=site)
+
+
+def extent(size: Sequence[int], stride: Sequence[int]) -> int:
+    """Return how many elements a strided tensor reaches over."""
+    if 0 in size:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
+
+
+def _over(
+    data: torch.Tensor, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int]
+) -> torch.Tensor:
+    made = torch.empty(0, dtype=dtype)
+    return made.set_(data.untyped_storage(), 0, tuple(size), tuple(stride))

@@ -1,0 +1,375 @@
+"""`torch.cuda` and whatever else asks about the device, answered from the world."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from sidestream.harness.errors import UnsupportedError
+from sidestream.harness.vtorch.generators import AnyGenerator
+from sidestream.harness.vtorch.graphs import CUDAGraph
+from sidestream.harness.vtorch.streams import Event, ExternalStream, Stream
+from sidestream.harness.vtorch.world import DEVICE, World, is_cuda
+
+if TYPE_CHECKING:
+    from sidestream.harness.dsl.chip import Chip
+
+Change = tuple[object, str, object]
+"""Owner, name and replacement."""
+
+_MODES = {"default": 0, "warn": 1, "error": 2}
+
+
+def properties(chip: Chip) -> SimpleNamespace:
+    """Return what `torch.cuda.get_device_properties` tells of a chip."""
+    major, minor = chip.capability
+    return SimpleNamespace(
+        name=chip.name,
+        major=major,
+        minor=minor,
+        multi_processor_count=chip.sms,
+        total_memory=chip.memory_bytes,
+        shared_memory_per_block=49152,
+        shared_memory_per_block_optin=chip.smem_per_block,
+        shared_memory_per_multiprocessor=chip.smem_per_sm,
+        regs_per_multiprocessor=65536,
+        max_threads_per_multi_processor=chip.threads_per_sm,
+        warp_size=32,
+        L2_cache_size=chip.l2_bytes,
+        is_integrated=0,
+        is_multi_gpu_board=0,
+        gcnArchName="",
+    )
+
+
+def changes(world: World) -> Iterator[Change]:
+    """Yield everything that is replaced while the device is in place."""
+    yield from _device(world)
+    yield from _streams(world)
+    yield from _memory(world)
+    yield from _random(world)
+    yield from _tensors(world)
+    engine = world.backward.engine(torch.autograd.graph._engine_run_backward)
+    for module in (torch.autograd, torch.autograd.graph):
+        yield module, "_engine_run_backward", engine
+
+
+def _answer(value: object) -> Callable[..., object]:
+    return lambda *args, **kwargs: value
+
+
+_YES, _NO = _answer(value=True), _answer(value=False)
+
+
+def _device(world: World) -> Iterator[Change]:
+    chip = world.chip
+    seen = properties(chip)
+    index = world.device_index
+
+    def about(value: object) -> Callable[..., object]:
+        def tell(device: object = None) -> object:
+            index(device)
+            return value
+
+        return tell
+
+    def select(device: object) -> None:
+        index(device)
+
+    def exchange(device: int) -> int:
+        index(device)
+        return 0
+
+    def unsupported(name: str) -> Callable[..., object]:
+        def refuse(*args: object, **kwargs: object) -> object:
+            raise UnsupportedError(f"{name} has no model on the virtual GPU")
+
+        return refuse
+
+    cuda = torch.cuda
+    answers: dict[str, object] = {
+        "is_available": _YES,
+        "is_initialized": _YES,
+        "is_bf16_supported": _YES,
+        "is_tf32_supported": _YES,
+        "device_count": _answer(1),
+        "current_device": _answer(0),
+        "init": _answer(None),
+        "_lazy_init": _answer(None),
+        "_is_compiled": _YES,
+        "_is_in_bad_fork": _NO,
+        "set_device": select,
+        "_exchange_device": exchange,
+        "_maybe_exchange_device": exchange,
+        "get_device_capability": about(chip.capability),
+        "get_device_properties": about(seen),
+        "get_device_name": about(chip.name),
+        "get_arch_list": _answer([chip.arch.rstrip("a")]),
+        "can_device_access_peer": _NO,
+        "ipc_collect": _answer(None),
+        "_sleep": _answer(None),
+    }
+    for name, value in answers.items():
+        yield cuda, name, value
+    for name in ("cudart", "current_blas_handle", "caching_allocator_alloc"):
+        yield cuda, name, unsupported(f"torch.cuda.{name}")
+    for name in (
+        "use_mem_pool",
+        "MemPool",
+        "memory_snapshot",
+        "change_current_allocator",
+    ):
+        yield cuda, name, unsupported(f"torch.cuda.{name}")
+        yield cuda.memory, name, unsupported(f"torch.cuda.{name}")
+    for name, number in {"range_push": 0, "range_pop": 0, "mark": None,
+                         "range_start": 0, "range_end": None}.items():  # fmt: skip
+        yield torch.cuda.nvtx, name, _answer(number)
+    accelerator = torch.accelerator
+    for name, value in {
+        "is_available": _YES,
+        "device_count": _answer(1),
+        "current_accelerator": _answer(torch.device("cuda")),
+        "current_device_index": _answer(0),
+        "current_device_idx": _answer(0),
+        "set_device_index": select,
+        "set_device_idx": select,
+    }.items():
+        yield accelerator, name, value
+    yield torch.backends.cuda, "is_built", _YES
+    autocast = torch.amp.autocast_mode.autocast
+    enter = autocast.__enter__
+
+    def cast(mode: Any) -> Any:
+        if mode.device == "cuda" and mode._enabled:
+            raise UnsupportedError("torch.autocast('cuda') has no model")
+        return enter(mode)
+
+    yield autocast, "__enter__", cast
+
+
+def _streams(world: World) -> Iterator[Change]:
+    cuda, runtime = torch.cuda, world.runtime
+    stream: type[Stream] = type("Stream", (Stream,), {"world": world})
+    external: type[ExternalStream] = type(
+        "ExternalStream", (ExternalStream, stream), {"world": world}
+    )
+    event = type("Event", (Event,), {"world": world})
+    graph = type("CUDAGraph", (CUDAGraph,), {"world": world})
+
+    def current(device: object = None) -> Stream:
+        world.device_index(device)
+        return stream.over(world.current())
+
+    def default(device: object = None) -> Stream:
+        world.device_index(device)
+        return stream.over(world.default)
+
+    def choose(chosen: Stream | None) -> None:
+        if chosen is not None:
+            world.choose(chosen.stream)
+
+    def from_external(data_ptr: int, device: object = None) -> Stream:
+        return external(data_ptr, device)
+
+    def synchronize(device: object = None) -> None:
+        runtime.synchronize_device(
+            world.device_index(device), call="torch.cuda.synchronize"
+        )
+
+    def capturing() -> bool:
+        return runtime.capturing(world.current()) != "none"
+
+    def debug(mode: int | str) -> None:
+        if isinstance(mode, str):
+            if mode not in _MODES:
+                raise RuntimeError(
+                    "invalid value of debug_mode, expected one of `default`, `warn`, "
+                    "`error`"
+                )
+            mode = _MODES[mode]
+        world.sync_debug = mode
+
+    def raw(device: int = 0) -> int:
+        return world.current().handle
+
+    for owner in (cuda, cuda.streams):
+        yield owner, "Stream", stream
+        yield owner, "ExternalStream", external
+        yield owner, "Event", event
+    for owner in (cuda, cuda.graphs):
+        yield owner, "CUDAGraph", graph
+        yield owner, "is_current_stream_capturing", capturing
+        yield owner, "graph_pool_handle", lambda: (0, runtime.graph_pool())
+    for name, value in {
+        "current_stream": current,
+        "default_stream": default,
+        "set_stream": choose,
+        "get_stream_from_external": from_external,
+        "synchronize": synchronize,
+        "set_sync_debug_mode": debug,
+        "get_sync_debug_mode": lambda: world.sync_debug,
+    }.items():
+        yield cuda, name, value
+    for name, value in {
+        "current_stream": current,
+        "set_stream": choose,
+        "synchronize": synchronize,
+    }.items():
+        yield torch.accelerator, name, value
+    # A class remembers the stream it captures on; that of another world is none here.
+    yield cuda.graph, "default_capture_stream", None
+    yield torch._C, "_host_emptyCache", _answer(None)
+    # Packages keep this function, so it must answer for whatever world comes later.
+    yield torch._C, "_cuda_getCurrentRawStream", raw
+
+
+def _memory(world: World) -> Iterator[Change]:
+    runtime, storages = world.runtime, world.storages
+
+    def stats(device: object = None) -> dict[str, Any]:
+        storages.settle()
+        seen = runtime.memory_stats(world.device_index(device))
+
+        def counts(current: int, peak: int, allocated: int, freed: int) -> Any:
+            both = {
+                "current": current,
+                "peak": peak,
+                "allocated": allocated,
+                "freed": freed,
+            }
+            return {"all": both}
+
+        live = seen.allocations - seen.frees
+        return {
+            "allocated_bytes": counts(seen.allocated, seen.allocated_peak, 0, 0),
+            "requested_bytes": counts(seen.requested, seen.requested, 0, 0),
+            "reserved_bytes": counts(seen.reserved, seen.reserved_peak, 0, 0),
+            "active_bytes": counts(seen.allocated, seen.allocated_peak, 0, 0),
+            "allocation": counts(live, live, seen.allocations, seen.frees),
+            "segment": counts(seen.segments, seen.segments, 0, 0),
+            "num_alloc_retries": seen.retries,
+            "num_ooms": seen.out_of_memory,
+        }
+
+    def empty() -> None:
+        storages.settle()
+        runtime.empty_cache()
+
+    def reset(device: object = None) -> None:
+        seen = runtime.memory_stats(world.device_index(device))
+        seen.allocated_peak, seen.reserved_peak = seen.allocated, seen.reserved
+
+    def info(device: object = None) -> tuple[int, int]:
+        total = world.chip.memory_bytes
+        seen = runtime.memory_stats(world.device_index(device))
+        return total - seen.reserved, total
+
+    changed: dict[str, object] = {
+        "memory_stats_as_nested_dict": stats,
+        "empty_cache": empty,
+        "reset_peak_memory_stats": reset,
+        "reset_accumulated_memory_stats": _answer(None),
+        "mem_get_info": info,
+        "get_allocator_backend": _answer("native"),
+        "set_per_process_memory_fraction": _answer(None),
+    }
+    for name, value in changed.items():
+        yield torch.cuda, name, value
+        yield torch.cuda.memory, name, value
+
+
+def _random(world: World) -> Iterator[Change]:
+    default = world.generators.default
+
+    def seed() -> None:
+        default.seed()
+
+    def manual(seed: int) -> None:
+        default.manual_seed(int(seed))
+
+    def get_state(device: object = "cuda") -> torch.Tensor:
+        world.device_index(device)
+        return default.get_state()
+
+    def set_state(state: torch.Tensor, device: object = "cuda") -> None:
+        world.device_index(device)
+        default.set_state(state)
+
+    yield torch, "Generator", AnyGenerator
+    names: dict[str, object] = {
+        "manual_seed": manual,
+        "manual_seed_all": manual,
+        "seed": seed,
+        "seed_all": seed,
+        "initial_seed": default.initial_seed,
+        "get_rng_state": get_state,
+        "set_rng_state": set_state,
+        "get_rng_state_all": lambda: [default.get_state()],
+        "set_rng_state_all": lambda states: default.set_state(states[0]),
+    }
+    for name, value in names.items():
+        yield torch.cuda, name, value
+        yield torch.cuda.random, name, value
+    yield torch.cuda, "default_generators", (default,)
+
+
+def _tensors(world: World) -> Iterator[Change]:
+    storages = world.storages
+    base: Any = torch._C.TensorBase
+    base_device, base_cuda = base.device, base.is_cuda
+    storage_device: Any = torch._C.StorageBase.device  # type: ignore[attr-defined]
+
+    def device(tensor: torch.Tensor) -> torch.device:
+        if storages.holds(tensor):
+            return DEVICE
+        with torch._C.DisableTorchFunction():
+            return base_device.__get__(tensor)  # type: ignore[no-any-return]
+
+    def on_cuda(tensor: torch.Tensor) -> bool:
+        if storages.holds(tensor):
+            return True
+        with torch._C.DisableTorchFunction():
+            return bool(base_cuda.__get__(tensor))
+
+    def of_storage(storage: torch.UntypedStorage) -> torch.device:
+        if storages.holds_storage(storage):
+            return DEVICE
+        return storage_device.__get__(storage)  # type: ignore[no-any-return]
+
+    yield torch.Tensor, "device", property(device)
+    yield torch.Tensor, "is_cuda", property(on_cuda)
+    yield torch.Tensor, "is_cpu", property(lambda t: device(t).type == "cpu")
+    yield torch.Tensor, "get_device", lambda t: 0 if storages.holds(t) else -1
+
+    def move_storage(storage: torch.UntypedStorage, **options: Any) -> Any:
+        device = options.get("device")
+        if not is_cuda(device) or storages.holds_storage(storage):
+            return to_storage(storage, **options)
+        world.device_index(device)
+        data = torch.empty(0, dtype=torch.uint8).set_(storage)
+        return data.to("cuda").untyped_storage()
+
+    to_storage = torch.UntypedStorage.to
+    yield torch.UntypedStorage, "to", move_storage
+    yield torch.UntypedStorage, "device", property(of_storage)
+    yield torch.UntypedStorage, "is_cuda", property(storages.holds_storage)
+    to_dlpack = torch.Tensor.__dlpack__
+
+    @functools.wraps(to_dlpack)
+    def dlpack(tensor: torch.Tensor, **kwargs: Any) -> object:
+        if not storages.holds(tensor):
+            return to_dlpack(tensor, **kwargs)
+        from sidestream.harness.vtorch.dlpack import capsule
+
+        return capsule(tensor, stream=kwargs.get("stream"), world=world)
+
+    yield torch.Tensor, "__dlpack__", dlpack
+    yield (
+        torch.Tensor,
+        "__dlpack_device__",
+        lambda t: (2, 0) if storages.holds(t) else (1, 0),
+    )
