@@ -281,6 +281,46 @@ def emulate_command(
     raise typer.Exit(status)
 
 
+@app.command(
+    "run",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def run_command(
+    context: typer.Context,
+    script: Annotated[Path, typer.Argument(help="A Python script.")],
+    arch: Arch = "sm_100a",
+    profile: Profile = "practice",
+    seed: Seed = 0,
+    schedule: Annotated[
+        str,
+        typer.Option(
+            metavar="S",
+            help="When operations land: eager, laziest, latest, round-robin, "
+            "random:SEED or given:STRING.",
+        ),
+    ] = "",
+    races: Races = True,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the report.")
+    ] = None,
+) -> None:
+    """Run any Python script that uses torch CUDA and CuTe DSL on the virtual GPU."""
+    from sidestream.harness.commands import run
+
+    status = run.run(
+        script,
+        context.args,
+        arch=arch,
+        profile=profile,
+        seed=seed,
+        schedule=schedule,
+        races=races,
+        out=out,
+        command=_command_line(),
+    )
+    raise typer.Exit(status)
+
+
 @app.command("mutate")
 def mutate_command(
     launch_dir: Annotated[

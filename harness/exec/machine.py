@@ -181,7 +181,7 @@ class Running:
         launch: Launch,
         allocations: NDArray[np.void],
         options: Options,
-        observer: Observer | None = None,
+        observer: Observer | Sequence[Observer] | None = None,
     ) -> None:
         check_geometry(program, launch, options)
         self._lib = load().lib
@@ -226,7 +226,8 @@ class Running:
         )
         self._clocks = cost.Clocks(program, options.cost) if options.cost else None
         geometry = _geometry(program, launch, resident, options)
-        watching = [o.attach(geometry) for o in (observer, self._clocks) if o]
+        observers = observer if isinstance(observer, Sequence) else (observer,)
+        watching = [o.attach(geometry) for o in (*observers, self._clocks) if o]
         self._observers = (ctypes.c_void_p * (len(watching) + 1))(*watching)
         if watching:
             config.observer = ctypes.addressof(self._observers)
@@ -297,7 +298,7 @@ def execute(
     allocations: NDArray[np.void],
     options: Options | None = None,
     progress: Callable[[int], None] | None = None,
-    observer: Observer | None = None,
+    observer: Observer | Sequence[Observer] | None = None,
 ) -> Result:
     """Execute one launch to its end, or to the first reason to stop.
 
@@ -308,7 +309,8 @@ def execute(
             stay alive during the call and is written in place.
         options: Schedule, budgets, chip limits.
         progress: Called between slices with the warp instructions done so far.
-        observer: Told of every access and synchronisation; it changes no byte.
+        observer: Told of every access and synchronisation, one or several; it
+            changes no byte.
 
     Raises:
         UsageError: for a launch no device would accept.

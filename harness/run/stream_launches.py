@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 
 from sidestream.harness.cuda.memory import Allocation, AllocationTable
 from sidestream.harness.device.programs import CACHE
-from sidestream.harness.device.vgpu import Outcome, failed, judge, no_time
+from sidestream.harness.device.vgpu import Outcome, failed, judge, no_time, with_races
 from sidestream.harness.errors import PtxError, UnsupportedError
 from sidestream.harness.exec.machine import Options, execute
+from sidestream.harness.exec.overlap import Work
 from sidestream.harness.footprint.footprint import Footprint, Range
 from sidestream.harness.launch import Launch
+from sidestream.harness.race.watcher import Watcher
 from sidestream.harness.runtime import Effects, Runtime, Span, here
 
 Place = tuple[int, int, str]
@@ -30,12 +32,14 @@ class StreamLaunches:
         runtime: Streams and memory.
         options: Called for the way to execute a launch.
         device: Called for the current device.
+        profile: Under which to look for races inside launches, or None not to.
         outcomes: What each launch that landed showed, in the order of landing.
     """
 
     runtime: Runtime
     options: Callable[[], Options]
     device: Callable[[], int] = lambda: 0
+    profile: str | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     _table: AllocationTable = field(default_factory=AllocationTable)
 
@@ -64,7 +68,7 @@ class StreamLaunches:
                 covered = table.cover(va=address, size=size, name=name)
                 stack.callback(table.uncover, covered)
             seen = stack.enter_context(Footprint())
-            outcome = self._execute(launch, seen)
+            outcome = self._execute(launch, seen, stack)
             self.outcomes.append(outcome)
             reasons = [entry.reason for entry in outcome.incomplete]
             if seen.lost:
@@ -75,13 +79,19 @@ class StreamLaunches:
                 incomplete=tuple(reasons),
             )
 
-    def _execute(self, launch: Launch, seen: Footprint) -> Outcome:
+    def _execute(self, launch: Launch, seen: Footprint, stack: ExitStack) -> Outcome:
         table, seconds = self._table, no_time()
         try:
             made = CACHE.get(launch, table)
             entries = table.entries()
+            watcher = None
+            if self.profile is not None:
+                watcher = stack.enter_context(
+                    Watcher(made.program, profile=self.profile)
+                )
+            observers = (seen, watcher) if watcher else (seen,)
             result = execute(
-                made.program, launch, entries, self.options(), observer=seen
+                made.program, launch, entries, self.options(), observer=observers
             )
         except PtxError as error:
             reason = f"PTX cannot be read: {error}"
@@ -90,7 +100,11 @@ class StreamLaunches:
             return failed(launch, str(error) or "out of memory", seconds)
         seconds |= {"parse": made.parse_seconds, "lower": made.lower_seconds}
         seconds["execute"] = result.seconds
-        return judge(launch, made.program, table, result, seconds)
+        outcome = judge(launch, made.program, table, result, seconds)
+        if watcher is not None:
+            work = Work(program=made.program, launch=launch)
+            outcome = with_races(outcome, watcher, work, table, result)
+        return outcome
 
 
 def _inside(ranges: Iterable[Range], table: AllocationTable) -> tuple[Span, ...]:

@@ -48,11 +48,13 @@ ALLOWED = {
     "harness.run": {
         *("harness.checks", "harness.cuda", "harness.device", "harness.drivers"),
         *("harness.dsl", "harness.exec", "harness.footprint", "harness.runtime"),
+        *("harness.bindings", "harness.vtorch"),
         "harness.stats",
         *("reference", "reports", "scenarios"),
         *LEAVES,
     },
     "harness.commands": {
+        "harness.runtime",
         *("harness.checks", "harness.device", "harness.dsl", "harness.exec"),
         *("harness.mutate", "harness.ptx"),
         *("harness.run", "reports", "scenarios", *LEAVES),

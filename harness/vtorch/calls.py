@@ -53,7 +53,6 @@ class Calls:
             _Tensor.cpu: self._cpu,
             _Tensor.pin_memory: self._pin,
             _Tensor.is_pinned: self._is_pinned,
-            _Tensor.record_stream: self._record_stream,
             _Tensor.copy_: self._copy,
             _Tensor.numpy: self._numpy,
             _Tensor.__array__: self._numpy,
@@ -246,9 +245,12 @@ class Calls:
         with torch._C.DisableTorchFunction():
             return self.world.storages.home(args[0]) == PINNED
 
-    def _record_stream(self, func: Any, args: Any, kwargs: Any) -> None:
-        value = args[0]
-        stream = args[1] if len(args) > 1 else kwargs["stream"]
+    def record_stream(self, value: torch.Tensor, stream: Any) -> None:
+        """Keep a tensor's memory until what a stream holds now is through.
+
+        Stands in for the method itself, whose C side refuses a stream that is not its
+        own before any mode sees the call.
+        """
         if not self.world.storages.holds(value):
             raise RuntimeError("record_stream is for tensors of the device")
         with torch._C.DisableTorchFunction():
@@ -308,8 +310,7 @@ class Calls:
                 "Only Tensors created explicitly by the user (graph leaves) support "
                 "the deepcopy protocol at the moment."
             )
-        made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cuda")  # noqa: E501  # fmt: skip
-        made.copy_(value.detach())
+        made = value.detach().clone()
         if isinstance(value, torch.nn.Parameter):
             made = type(value)(made, requires_grad=value.requires_grad)
         else:

@@ -71,6 +71,9 @@ class VirtualTorch:
             self._follow(world.current())
         for owner, name, value in changes(world):
             stack.enter_context(mock.patch.object(owner, name, value, create=True))
+        stack.enter_context(
+            mock.patch.object(torch.Tensor, "record_stream", self._record_stream())
+        )
         start = threading.Thread.start
         stack.enter_context(
             mock.patch.object(threading.Thread, "start", self._starter(start))
@@ -78,6 +81,12 @@ class VirtualTorch:
         stack.enter_context(self.modes())
         self._stack = stack
         return self
+
+    def _record_stream(self) -> Callable[[torch.Tensor, Any], None]:
+        def record_stream(value: torch.Tensor, stream: Any) -> None:
+            self._calls.record_stream(value, stream)
+
+        return record_stream
 
     def __exit__(
         self,

@@ -1,0 +1,166 @@
+"""Run a Python script on the virtual device, as it is."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from sidestream.harness.bindings.calls import Calls
+from sidestream.harness.bindings.interfaces import answers
+from sidestream.harness.device.vgpu import Outcome
+from sidestream.harness.dsl.activation import Activation, activate
+from sidestream.harness.dsl.capture import Capture
+from sidestream.harness.exec.machine import Options
+from sidestream.harness.finding import Finding, Incomplete
+from sidestream.harness.run import script_checks
+from sidestream.harness.run.stream_launches import StreamLaunches
+from sidestream.harness.runtime import (
+    CallSite,
+    HostWait,
+    Landing,
+    Runtime,
+    ThreadEdges,
+    here,
+)
+from sidestream.harness.vtorch import VirtualTorch
+
+Compiled = tuple[str, CallSite]
+"""A host function that was compiled, and where."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptRun:
+    """What a script did and what it showed.
+
+    Attributes:
+        findings: Races of the host program, defects of launches, and what packages
+            that the script uses do on the host at every call.
+        incomplete: What could not be judged, and how the script failed.
+        outcomes: Of the launches, in the order they landed.
+        waits: Waits of the host, in order.
+        compiled: Compilations.
+        schedule: The landing policy that makes every landing again.
+        operations: How many operations it called.
+    """
+
+    findings: tuple[Finding, ...]
+    incomplete: tuple[Incomplete, ...]
+    outcomes: tuple[Outcome, ...]
+    waits: tuple[HostWait, ...]
+    compiled: tuple[Compiled, ...]
+    schedule: str
+    operations: int
+
+
+def run_script(
+    script: Path,
+    arguments: Sequence[str],
+    *,
+    arch: str,
+    landing: Landing,
+    options: Options,
+    profile: str | None,
+) -> ScriptRun:
+    """Run a script under the virtual device and judge what it did.
+
+    Everything that is pending at its end lands.
+
+    Args:
+        script: A Python file.
+        arguments: Its command line.
+        arch: What the device is.
+        landing: When operations land.
+        options: How launches are executed.
+        profile: Under which to look for races inside launches, or None not to.
+
+    Raises:
+        UsageError: the process is bound to another device.
+    """
+    activation = activate(arch=arch)
+    device = VirtualTorch(activation.chip, landing=landing, activation=activation)
+    runtime = device.runtime
+    launches = StreamLaunches(runtime=runtime, options=lambda: options, profile=profile)
+    compiled: list[Compiled] = []
+    with ExitStack() as stack:
+        stack.enter_context(ThreadEdges(runtime.order))
+        stack.enter_context(device)
+        for owner, name, value in answers(Calls(runtime=runtime)):
+            stack.enter_context(mock.patch.object(owner, name, value))
+        stack.enter_context(_compilations(activation, compiled))
+        stack.enter_context(Capture(launches))
+        stack.enter_context(_command_line(script, arguments))
+        failure = _execute(script, runtime)
+    return ScriptRun(
+        findings=(
+            *runtime.findings(),
+            *(finding for outcome in launches.outcomes for finding in outcome.findings),
+            *script_checks.waits(runtime.host_waits),
+            *script_checks.fills(runtime.fills.dead()),
+            *script_checks.compilations(compiled),
+        ),
+        incomplete=_incomplete(runtime, launches.outcomes, failure),
+        outcomes=tuple(launches.outcomes),
+        waits=tuple(runtime.host_waits),
+        compiled=tuple(compiled),
+        schedule=runtime.schedule().spell(),
+        operations=runtime.operations,
+    )
+
+
+def _execute(script: Path, runtime: Runtime) -> str:
+    """Run the script to its end and return how it failed, or ""."""
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+        runtime.drain()
+    except SystemExit as end:
+        runtime.drain()
+        return "" if end.code in (None, 0) else f"the script exits with {end.code}"
+    except KeyboardInterrupt:
+        return "interrupted"
+    except Exception as raised:
+        traceback.print_exc()
+        return f"the script raised {type(raised).__name__}: {raised}"
+    return ""
+
+
+@contextmanager
+def _command_line(script: Path, arguments: Sequence[str]) -> Iterator[None]:
+    """Let the script see its own command line and import its neighbours."""
+    before, path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = before, path
+
+
+@contextmanager
+def _compilations(activation: Activation, into: list[Compiled]) -> Iterator[None]:
+    """Note where each compilation is asked for."""
+    add = activation.compiles.add
+
+    def noted(**facts: Any) -> Any:
+        into.append((facts["source_name"], here()))
+        return add(**facts)
+
+    with mock.patch.object(activation.compiles, "add", noted):
+        yield
+
+
+def _incomplete(
+    runtime: Runtime, outcomes: Sequence[Outcome], failure: str
+) -> tuple[Incomplete, ...]:
+    told = [entry for outcome in outcomes for entry in outcome.incomplete]
+    reasons = {entry.reason for entry in told}
+    told += [i for i in runtime.incomplete() if i.reason not in reasons]
+    if failure:
+        told.append(Incomplete(reason=failure))
+    return tuple(told)

@@ -1,0 +1,123 @@
+"""What the host side of a script is judged by, beyond races."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections import Counter
+from collections.abc import Sequence
+
+from sidestream.harness.finding import Finding, Rule, Site
+from sidestream.harness.runtime import CallSite, HostWait
+from sidestream.harness.runtime.fills import Fill
+from sidestream.harness.runtime.fills import finding as fill_finding
+
+SYNC_RULE = Rule(
+    id="host.sync",
+    title="A package waits for the device only where its caller asks it to",
+)
+CACHE_RULE = Rule(
+    id="host.cache",
+    title="Equal declarations share one compilation, whatever the packed totals are",
+)
+_REPEATED = 2
+_COMPILED = 3
+
+
+def of_package(place: str) -> bool:
+    """Whether a place is in an installed package rather than in the user's code."""
+    homes = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    return place.startswith(homes) or "/site-packages/" in place
+
+
+def by_package(site: CallSite) -> bool:
+    """Whether the innermost frame of a call site is a package's."""
+    return bool(site.frames) and of_package(site.frames[0])
+
+
+def caller(site: CallSite) -> str:
+    """Return the innermost frame of the user's own code."""
+    return next((f for f in site.frames if not of_package(f)), str(site))
+
+
+def waits(seen: Sequence[HostWait]) -> tuple[Finding, ...]:
+    """Judge waits of packages that come again: they cost every step of their caller.
+
+    One that comes once may be part of setting up.
+    """
+    times = Counter(wait.site.frames[:1] for wait in seen)
+    told: dict[tuple[str, ...], Finding] = {}
+    for wait in seen:
+        place = wait.site.frames[:1]
+        if by_package(wait.site) and times[place] >= _REPEATED and place not in told:
+            told[place] = _waiting(wait, times[place])
+    return tuple(told.values())
+
+
+def implicit(seen: Sequence[HostWait]) -> tuple[HostWait, ...]:
+    """Return waits that the script's own code does not ask for by name."""
+    return tuple(
+        wait
+        for wait in seen
+        if not by_package(wait.site) and "ynchronize" not in wait.call
+    )
+
+
+def fills(seen: Sequence[Fill]) -> tuple[Finding, ...]:
+    """Judge dead fills of packages that a launch of theirs overwrites."""
+    return tuple(
+        fill_finding(fill)
+        for fill in seen
+        if by_package(fill.op.site)
+        and fill.over is not None
+        and fill.over.kind == "launch"
+    )
+
+
+def compilations(seen: Sequence[tuple[str, CallSite]]) -> tuple[Finding, ...]:
+    """Judge compilations: a line of the script that compiles at its third call too.
+
+    Args:
+        seen: Host function and place of each compilation, in order.
+    """
+    times = Counter((name, caller(site)) for name, site in seen)
+    return tuple(
+        Finding(
+            kind="cache-miss",
+            rule=CACHE_RULE,
+            message=f"{name} is compiled {count} times by calls of one line",
+            sites=(
+                Site(
+                    agent="host",
+                    operation="compile",
+                    source=place.split(" in ")[0],
+                    detail=place,
+                ),
+            ),
+            need="a compile key of plan-time facts only",
+            count=count,
+        )
+        for (name, place), count in times.items()
+        if count >= _COMPILED
+    )
+
+
+def _waiting(wait: HostWait, count: int) -> Finding:
+    read = f", which reads {wait.detail}" if wait.detail else ""
+    return Finding(
+        kind="host-sync",
+        rule=SYNC_RULE,
+        message=(
+            f"{wait.call}{read} waits for {wait.target}: {wait.operations} operations, "
+            f"{wait.seconds * 1e6:.0f} us by estimate"
+        ),
+        sites=(
+            Site(
+                agent="host",
+                operation=wait.call,
+                source=wait.site.frames[0].split(" in ")[0],
+                detail="\n".join(wait.site.frames),
+            ),
+        ),
+        need="lengths and other data left on the device",
+        count=count,
+    )
