@@ -7,10 +7,13 @@ in place during the import only, so that torch never finds it.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 NAMES = ("triton", "triton.runtime", "triton.runtime.cache", "triton.testing")
@@ -40,3 +43,35 @@ def triton_importable() -> Iterator[None]:
     finally:
         for name in NAMES:
             sys.modules.pop(name, None)
+
+
+class TritonForAutotuner(MetaPathFinder):
+    """Puts the stand-in in place while `quack.autotuner` is imported, whoever asks."""
+
+    name = "quack.autotuner"
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Find that module alone, to be executed with the stand-in importable."""
+        spec = PathFinder.find_spec(fullname, path) if fullname == self.name else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = _WithTriton(spec.loader)
+        return spec
+
+
+class _WithTriton(Loader):
+    def __init__(self, inner: Loader) -> None:
+        self._inner = inner
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        # It asks torch for what imports this, which must not meet the stand-in.
+        importlib.import_module("torch._dynamo")
+        with triton_importable():
+            self._inner.exec_module(module)

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,6 +16,7 @@ from unittest import mock
 from sidestream.harness.bindings.calls import Calls
 from sidestream.harness.bindings.interfaces import answers
 from sidestream.harness.device.vgpu import Outcome
+from sidestream.harness.drivers.triton_stand_in import TritonForAutotuner
 from sidestream.harness.dsl.activation import Activation, activate
 from sidestream.harness.dsl.capture import Capture
 from sidestream.harness.exec.machine import Options
@@ -96,6 +98,7 @@ def run_script(
         stack.enter_context(_compilations(activation, compiled))
         stack.enter_context(Capture(launches))
         stack.enter_context(_command_line(script, arguments))
+        stack.enter_context(_importing(TritonForAutotuner()))
         failure = _execute(script, runtime)
     return ScriptRun(
         findings=(
@@ -140,6 +143,16 @@ def _command_line(script: Path, arguments: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         sys.argv, sys.path[:] = before, path
+
+
+@contextmanager
+def _importing(finder: MetaPathFinder) -> Iterator[None]:
+    """Let a finder be asked first."""
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 @contextmanager

@@ -48,8 +48,7 @@ ALLOWED = {
     "harness.run": {
         *("harness.checks", "harness.cuda", "harness.device", "harness.drivers"),
         *("harness.dsl", "harness.exec", "harness.footprint", "harness.runtime"),
-        *("harness.bindings", "harness.vtorch"),
-        "harness.stats",
+        *("harness.bindings", "harness.race", "harness.vtorch", "harness.stats"),
         *("reference", "reports", "scenarios"),
         *LEAVES,
     },

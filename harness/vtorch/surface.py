@@ -141,7 +141,7 @@ def _device(world: World) -> Iterator[Change]:
         yield accelerator, name, value
     yield torch.backends.cuda, "is_built", _YES
     autocast = torch.amp.autocast_mode.autocast
-    enter = autocast.__enter__
+    enter: Any = autocast.__enter__
 
     def cast(mode: Any) -> Any:
         if mode.device == "cuda" and mode._enabled:
