@@ -15,6 +15,8 @@ from unittest import mock
 
 from sidestream.harness.bindings.calls import Calls
 from sidestream.harness.bindings.interfaces import answers
+from sidestream.harness.cuda.driver_calls import driver_answers
+from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.vgpu import Outcome
 from sidestream.harness.drivers.triton_stand_in import TritonForAutotuner
 from sidestream.harness.dsl.activation import Activation, activate
@@ -93,7 +95,11 @@ def run_script(
     with ExitStack() as stack:
         stack.enter_context(ThreadEdges(runtime.order))
         stack.enter_context(device)
-        for owner, name, value in answers(Calls(runtime=runtime)):
+        # What the device is, then, in the place of some of it, what it does.
+        for owner, name, value in (
+            *driver_answers(lambda: activation.chip, AllocationTable()),
+            *answers(Calls(runtime=runtime)),
+        ):
             stack.enter_context(mock.patch.object(owner, name, value))
         stack.enter_context(_compilations(activation, compiled))
         stack.enter_context(Capture(launches))
