@@ -135,8 +135,18 @@ def _execute(script: Path, runtime: Runtime) -> str:
         return "interrupted"
     except Exception as raised:
         traceback.print_exc()
-        return f"the script raised {type(raised).__name__}: {raised}"
+        return _landed_after(runtime, raised)
     return ""
+
+
+def _landed_after(runtime: Runtime, raised: Exception) -> str:
+    """Land what the script left behind: it may show why it raised."""
+    told = f"the script raised {type(raised).__name__}: {raised}"
+    try:
+        runtime.drain()
+    except Exception as late:
+        return f"{told}; then an operation raised {type(late).__name__}: {late}"
+    return told
 
 
 @contextmanager
