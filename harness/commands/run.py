@@ -82,7 +82,7 @@ def run(
     notes = [
         f"{done.operations} operations, {len(done.outcomes)} launches, "
         f"{len(done.compiled)} compilations, {len(done.waits)} waits of the host",
-        *(f"waits: {text}" for text in _implicit(done)),
+        *(f"waits: {text}" for text in _implicit(script, done)),
     ]
     return console.say(report, str(page) if page else None, notes=notes)
 
@@ -94,7 +94,7 @@ def _case(
     replay: str,
     seconds: float,
 ) -> Case:
-    verdict = Verdict.REVIEW if _implicit(done) else Verdict.CLEAN
+    verdict = Verdict.REVIEW if _implicit(script, done) else Verdict.CLEAN
     if done.incomplete:
         verdict = Verdict.INCOMPLETE
     if found:
@@ -121,11 +121,11 @@ def _case(
     )
 
 
-def _implicit(done: ScriptRun) -> list[str]:
+def _implicit(script: Path, done: ScriptRun) -> list[str]:
     """Return the waits that the script may not know of, once for each place."""
     seen = {
         wait.site.frames[:1]: f"{wait.call} at {wait.site}"
-        for wait in script_checks.implicit(done.waits)
+        for wait in script_checks.implicit(done.waits, script.resolve().parent)
     }
     return list(seen.values())
 

@@ -87,6 +87,7 @@ def run_script(
     Raises:
         UsageError: the process is bound to another device.
     """
+    home = script.resolve().parent
     activation = activate(arch=arch)
     device = VirtualTorch(activation.chip, landing=landing, activation=activation)
     runtime = device.runtime
@@ -110,9 +111,9 @@ def run_script(
         findings=(
             *runtime.findings(),
             *(finding for outcome in launches.outcomes for finding in outcome.findings),
-            *script_checks.waits(runtime.host_waits),
-            *script_checks.fills(runtime.fills.dead()),
-            *script_checks.compilations(compiled),
+            *script_checks.waits(runtime.host_waits, home),
+            *script_checks.fills(runtime.fills.dead(), home),
+            *script_checks.compilations(compiled, home),
         ),
         incomplete=_incomplete(runtime, launches.outcomes, failure),
         outcomes=tuple(launches.outcomes),

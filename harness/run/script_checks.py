@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sysconfig
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from sidestream.harness.finding import Finding, Rule, Site
 from sidestream.harness.runtime import CallSite, HostWait
@@ -23,23 +23,29 @@ _REPEATED = 2
 _COMPILED = 3
 
 
-def of_package(place: str) -> bool:
-    """Whether a place is in an installed package rather than in the user's code."""
-    homes = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-    return place.startswith(homes) or "/site-packages/" in place
+def of_package(place: str, home: Path) -> bool:
+    """Whether a place is a package's rather than in the user's code.
+
+    The user's code lies under `home`, the folder of the script; packages may too, in
+    an environment that was made there.
+    """
+    file = Path(place.rpartition(":")[0] or place)
+    if place.startswith("<"):
+        return True  # generated code
+    return "site-packages" in file.parts or home not in file.resolve().parents
 
 
-def by_package(site: CallSite) -> bool:
+def by_package(site: CallSite, home: Path) -> bool:
     """Whether the innermost frame of a call site is a package's."""
-    return bool(site.frames) and of_package(site.frames[0])
+    return bool(site.frames) and of_package(site.frames[0], home)
 
 
-def caller(site: CallSite) -> str:
+def caller(site: CallSite, home: Path) -> str:
     """Return the innermost frame of the user's own code."""
-    return next((f for f in site.frames if not of_package(f)), str(site))
+    return next((f for f in site.frames if not of_package(f, home)), str(site))
 
 
-def waits(seen: Sequence[HostWait]) -> tuple[Finding, ...]:
+def waits(seen: Sequence[HostWait], home: Path) -> tuple[Finding, ...]:
     """Judge waits of packages that come again: they cost every step of their caller.
 
     One that comes once may be part of setting up.
@@ -48,38 +54,45 @@ def waits(seen: Sequence[HostWait]) -> tuple[Finding, ...]:
     told: dict[tuple[str, ...], Finding] = {}
     for wait in seen:
         place = wait.site.frames[:1]
-        if by_package(wait.site) and times[place] >= _REPEATED and place not in told:
+        if (
+            by_package(wait.site, home)
+            and times[place] >= _REPEATED
+            and place not in told
+        ):
             told[place] = _waiting(wait, times[place])
     return tuple(told.values())
 
 
-def implicit(seen: Sequence[HostWait]) -> tuple[HostWait, ...]:
+def implicit(seen: Sequence[HostWait], home: Path) -> tuple[HostWait, ...]:
     """Return waits that the script's own code does not ask for by name."""
     return tuple(
         wait
         for wait in seen
-        if not by_package(wait.site) and "ynchronize" not in wait.call
+        if not by_package(wait.site, home) and "ynchronize" not in wait.call
     )
 
 
-def fills(seen: Sequence[Fill]) -> tuple[Finding, ...]:
+def fills(seen: Sequence[Fill], home: Path) -> tuple[Finding, ...]:
     """Judge dead fills of packages that a launch of theirs overwrites."""
     return tuple(
         fill_finding(fill)
         for fill in seen
-        if by_package(fill.op.site)
+        if by_package(fill.op.site, home)
         and fill.over is not None
         and fill.over.kind == "launch"
     )
 
 
-def compilations(seen: Sequence[tuple[str, CallSite]]) -> tuple[Finding, ...]:
+def compilations(
+    seen: Sequence[tuple[str, CallSite]], home: Path
+) -> tuple[Finding, ...]:
     """Judge compilations: a line of the script that compiles at its third call too.
 
     Args:
         seen: Host function and place of each compilation, in order.
+        home: Folder of the script.
     """
-    times = Counter((name, caller(site)) for name, site in seen)
+    times = Counter((name, caller(site, home)) for name, site in seen)
     return tuple(
         Finding(
             kind="cache-miss",

@@ -23,7 +23,7 @@ class Fill:
         op: The operation.
         left: Bytes that still hold what it wrote.
         read: Whether any of them was read.
-        over: The operation that overwrote the last of them, or None.
+        over: The operation that overwrote the first of them, or None.
     """
 
     op: Op
@@ -54,8 +54,8 @@ class Fills:
                 fill = self._open.get(cell.write.id) if cell.write is not None else None
                 if fill is not None and fill.op is not op:
                     fill.left -= cell.end - cell.start
+                    fill.over = fill.over or op
                     if fill.left == 0:
-                        fill.over = op
                         self._dead.append(self._open.pop(fill.op.id))
         if op.kind == "fill":
             fill = self._open.setdefault(op.id, Fill(op=op, left=0))
