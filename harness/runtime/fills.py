@@ -1,4 +1,4 @@
-"""Fills whose bytes are all overwritten before anyone reads them: work for nothing."""
+"""Fills of which nobody reads a byte before others overwrite it: work for nothing."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ class Fill:
     Attributes:
         op: The operation.
         left: Bytes that still hold what it wrote.
-        read: Whether any of them was read.
-        over: The operation that overwrote the first of them, or None.
+        over: The first operation that overwrote some, a launch before others, or None.
     """
 
     op: Op
     left: int
-    read: bool = False
     over: Op | None = None
 
 
@@ -54,7 +52,10 @@ class Fills:
                 fill = self._open.get(cell.write.id) if cell.write is not None else None
                 if fill is not None and fill.op is not op:
                     fill.left -= cell.end - cell.start
-                    fill.over = fill.over or op
+                    if fill.over is None or (
+                        op.kind == "launch" and fill.over.kind != "launch"
+                    ):
+                        fill.over = op
                     if fill.left == 0:
                         self._dead.append(self._open.pop(fill.op.id))
         if op.kind == "fill":
@@ -62,8 +63,13 @@ class Fills:
             fill.left += span.size
 
     def dead(self) -> tuple[Fill, ...]:
-        """Return the fills that were overwritten wholly and never read."""
-        return tuple(self._dead)
+        """Return the fills that were overwritten and never read.
+
+        Of one that was overwritten in part nobody has read the rest by now: at the end
+        of a program nobody will.
+        """
+        late = (fill for fill in self._open.values() if fill.over is not None)
+        return (*self._dead, *late)
 
 
 def finding(fill: Fill) -> Finding:
@@ -85,10 +91,14 @@ def finding(fill: Fill) -> Finding:
         rule=RULE,
         message=(
             f"{fill.op.label} on {fill.op.where} fills "
-            f"{sum(s.size for s in fill.op.writes)} bytes that {name} overwrites "
-            "before anyone reads them"
+            f"{sum(s.size for s in fill.op.writes)} bytes that nobody reads before "
+            f"{name} overwrites {_how_much(fill)}"
         ),
         sites=tuple(sites),
         need="nothing: leave the fill out",
         extra={"wrong": "dead fill"},
     )
+
+
+def _how_much(fill: Fill) -> str:
+    return f"all but {fill.left} of them" if fill.left else "them"

@@ -45,18 +45,36 @@ def test_a_fill_that_nothing_overwrites(case):
     assert dead(case) == []
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_fill_that_is_overwritten_in_parts(case, whole):
+@pytest.mark.parametrize("parts", [0, 1, 4])
+def test_a_fill_that_is_overwritten_in_parts(case, parts):
+    """What nobody has read at the end nobody will read."""
     start = case.memory("x", 64).start
     case.do("fill", case.default, writes="x", kind="fill")
-    for offset in (0, 16, 32, 48)[: 4 if whole else 3]:
+    for offset in (0, 16, 32, 48)[:parts]:
         case.rt.enqueue(
             kind="launch",
             label="part",
             stream=case.default,
             writes=[Span(start + offset, 16)],
         )
-    assert dead(case) == (["fill"] if whole else [])
+    assert dead(case) == (["fill"] if parts else [])
+    told = [finding.message for finding in case.rt.dead_fills()]
+    assert ("all but 48 of them" in str(told)) == (parts == 1)
+
+
+def test_the_launch_that_overwrites_is_named_though_a_fill_comes_first(case):
+    start = case.memory("x", 64).start
+    case.do("fill", case.default, writes="x", kind="fill")
+    for kind, offset in (("fill", 0), ("launch", 16), ("fill", 0)):
+        case.rt.enqueue(
+            kind=kind,
+            label=kind,
+            stream=case.default,
+            writes=[Span(start + offset, 64 - offset)],
+        )
+    assert [fill.over.kind for fill in case.rt.fills.dead()] in ([], ["fill", "launch"])
+    case.rt.drain()
+    assert [fill.over.kind for fill in case.rt.fills.dead()] == ["fill", "launch"]
 
 
 def test_one_byte_that_is_read_keeps_a_fill(case):
