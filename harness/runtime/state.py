@@ -292,6 +292,10 @@ class State:
             outer, self._landing_op = self._landing_op, op
             try:
                 effects = run()
+            except Exception:
+                # It raised over what it read: that is judged all the same.
+                self._touch(op, op.reads, op.writes)
+                raise
             finally:
                 self._landing_op = outer
         reads, writes = op.reads, op.writes

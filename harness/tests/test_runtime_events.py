@@ -215,6 +215,18 @@ def test_an_operation_that_fails_shows_at_the_wait_and_the_rest_lands(case):
     assert case.log == ["a", "b"]
 
 
+def test_an_operation_that_fails_is_judged_by_what_it_was_to_touch(case):
+    def fail():
+        raise IndexError("what it read was not there yet")
+
+    side = case.rt.pool_stream()
+    case.do("make", case.default, writes="x")
+    case.do("use", side, reads="x", run=fail)
+    with pytest.raises(IndexError):
+        case.rt.synchronize_stream(side)
+    assert case.races() == [("stream-race", "make", "use")]
+
+
 @pytest.mark.parametrize(
     ("before", "found"), [(True, []), (False, [("stream-race", "copy", "host read")])]
 )

@@ -15,7 +15,12 @@ BUGS = {
     "handed_between_streams": "allocator-race",
     "storage_let_go": "allocator-race",
     "zeroed_on_ambient": "stream-race",
+    "metadata_on_current": "stream-race",
+    "launched_on_default": "stream-race",
+    "copied_back_outside": "stream-race",
 }
+REFUSED = ("loss_read_in_capture", "freed_in_capture")
+"""Bugs that the runtime refuses as CUDA does."""
 
 
 def run(name, policy, *arguments):
@@ -38,7 +43,7 @@ def test_a_bug_is_found_by_its_kind(name, policy):
 
 
 @pytest.mark.parametrize("policy", ["eager", "laziest", "latest", "random:5"])
-@pytest.mark.parametrize("name", [*BUGS, "captured_too_late"])
+@pytest.mark.parametrize("name", [*BUGS, *REFUSED, "captured_too_late"])
 def test_the_fixed_twin_is_clean(name, policy):
     done = run(name, policy)
     assert [f"{f.kind}: {f.message}" for f in done.findings] == []
@@ -50,3 +55,10 @@ def test_an_empty_graph_shows_in_the_values():
     assert [entry.reason.split(":")[0] for entry in done.incomplete] == [
         "the script raised AssertionError"
     ]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_capture_forbids_is_refused_by_its_name(name):
+    done = run(name, "round-robin", "buggy")
+    (reason,) = (entry.reason for entry in done.incomplete)
+    assert "cudaErrorStreamCapture" in reason
