@@ -33,11 +33,28 @@ def capsule(tensor: torch.Tensor, *, stream: int | None, world: World) -> object
     return claim(made, _CUDA)
 
 
-def claim(made: Any, kind: int) -> Any:
-    """Rewrite the device type of an unversioned capsule, device 0."""
+def import_capsule(made: Any) -> torch.Tensor:
+    """Return the tensor over a capsule: `from_dlpack`, for device memory as well."""
+    get_name = ctypes.pythonapi.PyCapsule_GetName
+    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    name = get_name(made)
+    if name == b"dltensor" and _device(made, name)[0] == _CUDA:
+        # This torch knows no CUDA; where the memory lies says what it is.
+        claim(made, _CPU)
+    return _IMPORT(made)
+
+
+_IMPORT: Any = torch._C._from_dlpack
+
+
+def _device(made: Any, name: bytes) -> Any:
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    address = get(made, b"dltensor")
     # DLTensor: void *data, then {int32 device_type, int32 device_id}.
-    (ctypes.c_int32 * 2).from_address(address + 8)[:] = [kind, 0]
+    return (ctypes.c_int32 * 2).from_address(get(made, name) + 8)
+
+
+def claim(made: Any, kind: int) -> Any:
+    """Rewrite the device type of an unversioned capsule, device 0."""
+    _device(made, b"dltensor")[:] = [kind, 0]
     return made

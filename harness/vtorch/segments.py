@@ -67,6 +67,15 @@ class Segments:
         if device >= 0:
             self.changed()
 
+    def device(self, address: int) -> int | None:
+        """Return the device whose memory an address lies in; -1 is pinned memory."""
+        index = bisect_right(self._starts, address) - 1
+        if index < 0:
+            return None
+        start = self._starts[index]
+        size, device = self._sizes[start]
+        return device if address < start + size else None
+
     def ranges(self) -> list[tuple[int, int]]:
         """Return (start, end) of all device memory."""
         return [

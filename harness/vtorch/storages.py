@@ -67,7 +67,11 @@ class Storages:
             return HOST  # no memory: meta, fake, sparse
         if address in self._blocks:
             return DEVICE
-        return PINNED if address in self._pinned else HOST
+        if address in self._pinned:
+            return PINNED
+        # What came in from elsewhere over memory of ours, as through DLPack.
+        device = self._segments.device(address)
+        return HOST if device is None else DEVICE if device >= 0 else PINNED
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is device memory."""
@@ -78,11 +82,17 @@ class Storages:
 
     def holds_storage(self, storage: torch.UntypedStorage) -> bool:
         """Whether a storage is device memory."""
-        return storage.data_ptr() in self._blocks
+        address = storage.data_ptr()
+        device = self._segments.device(address)
+        return address in self._blocks or (device is not None and device >= 0)
 
     def block(self, tensor: torch.Tensor) -> Block | None:
         """Return the block of a device tensor; None for one without elements."""
-        return self._blocks.get(tensor.untyped_storage().data_ptr())
+        address = tensor.untyped_storage().data_ptr()
+        if address in self._blocks:
+            return self._blocks[address]
+        held = (b for b in self._blocks.values() if b is not None)
+        return next((b for b in held if 0 <= address - b.address < b.size), None)
 
     def device(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sidestream.harness.errors import UnsupportedError
+from sidestream.harness.vtorch.dlpack import capsule, import_capsule
 from sidestream.harness.vtorch.generators import AnyGenerator
 from sidestream.harness.vtorch.graphs import CUDAGraph
 from sidestream.harness.vtorch.streams import Event, ExternalStream, Stream
@@ -363,11 +364,10 @@ def _tensors(world: World) -> Iterator[Change]:
     def dlpack(tensor: torch.Tensor, **kwargs: Any) -> object:
         if not storages.holds(tensor):
             return to_dlpack(tensor, **kwargs)
-        from sidestream.harness.vtorch.dlpack import capsule
-
         return capsule(tensor, stream=kwargs.get("stream"), world=world)
 
     yield torch.Tensor, "__dlpack__", dlpack
+    yield torch._C, "_from_dlpack", import_capsule
     yield (
         torch.Tensor,
         "__dlpack_device__",

@@ -11,7 +11,9 @@ from sidestream.harness.runtime import Landing
 SCRIPTS = Path(__file__).parents[1] / "host_scripts"
 PROGRAMS = (
     *("prefetching", "captured_training_step", "accumulated_gradients"),
-    *("two_stream_pipeline", "metrics_read_back"),
+    *("two_stream_pipeline", "metrics_read_back", "trained_network"),
+    *("custom_function", "masks_and_indices", "views_in_place"),
+    *("exchanged_arrays", "timed_events"),
 )
 POLICIES = ("eager", "laziest", "latest", "round-robin", "random:3")
 
