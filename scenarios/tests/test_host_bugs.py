@@ -62,3 +62,29 @@ def test_what_a_capture_forbids_is_refused_by_its_name(name):
     done = run(name, "round-robin", "buggy")
     (reason,) = (entry.reason for entry in done.incomplete)
     assert "cudaErrorStreamCapture" in reason
+
+
+PACKAGE = {
+    "key_holds_total": "cache-miss",
+    "lengths_on_host": "host-sync",
+    "fills_output": "hidden-launch",
+}
+
+
+@pytest.mark.parametrize("policy", ["eager", "latest"])
+@pytest.mark.parametrize("bug", PACKAGE)
+def test_what_a_package_does_at_every_step(bug, policy):
+    done = run("package_at_every_step", policy, bug)
+    assert {finding.kind for finding in done.findings} == {PACKAGE[bug]}
+    place = "at_every_step.py" if bug == "key_holds_total" else "scaled.py"
+    assert all(place in str(finding.sites) for finding in done.findings)
+    assert done.incomplete == ()
+
+
+@pytest.mark.parametrize("policy", ["eager", "latest"])
+def test_a_package_without_bugs_is_clean(policy):
+    done = run("package_at_every_step", policy)
+    assert [f"{f.kind}: {f.message}" for f in done.findings] == []
+    assert done.incomplete == ()
+    assert len(done.compiled) == 1
+    assert len(done.outcomes) == 4

@@ -1,0 +1,26 @@
+"""A package's execute at every step of a server, with lengths that change.
+
+    python package_at_every_step.py [key_holds_total | lengths_on_host | fills_output]
+
+Each word is a bug: NVIDIA/cudnn-frontend#1039 (one compilation for each total), #606
+(device lengths are read back), and a fill that the kernel overwrites wholly.
+"""
+
+import sys
+
+import torch
+
+from sidestream.scenarios.host_packages.scaled import Scaled
+
+package = Scaled(**dict.fromkeys(sys.argv[1:], True))
+stream = torch.cuda.Stream()
+for counts in ((33, 7), (100, 28), (5, 60), (64, 64)):
+    total = sum(counts)
+    with torch.cuda.stream(stream):
+        x = torch.ones(total, device="cuda")
+        y = torch.empty(total, device="cuda")
+        lengths = torch.tensor(counts).pin_memory().to("cuda", non_blocking=True)
+    package.execute(x, y, lengths, stream)
+    stream.synchronize()
+    with torch.cuda.stream(stream):
+        assert float(y.sum()) == 2 * total, y
