@@ -41,7 +41,8 @@ def import_capsule(made: Any) -> torch.Tensor:
     if name == b"dltensor" and _device(made, name)[0] == _CUDA:
         # This torch knows no CUDA; where the memory lies says what it is.
         claim(made, _CPU)
-    return _IMPORT(made)
+    tensor: torch.Tensor = _IMPORT(made)
+    return tensor
 
 
 _IMPORT: Any = torch._C._from_dlpack

@@ -52,7 +52,7 @@ class Operator:
         random: Whether it draws random numbers.
         hands_out: Whether a result is a host value or its shape depends on data.
         written: Positions and names of the arguments it changes.
-        unread: Those of `written` whose old bytes do not matter.
+        unread: The arguments whose present bytes do not matter.
         out: Names of `out=` arguments.
         makes: Whether it has new results, or may resize one that is given.
         returns: For each result, the changed argument it is, or None for a new one.
@@ -103,6 +103,9 @@ def operator(func: Any) -> Operator:
         {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & tags
     )
     values = any(str(r.type) in _HOST_VALUES for r in schema.returns)
+    unread = set(written) if name in _ONLY_WRITES else set[int | str](out)
+    if name.endswith("_like") or name.startswith("aten::new_"):
+        unread.add(0)  # an example: its data is of no interest
     kind = "fill" if name in _FILLS else "copy" if name in _COPIES else "torch"
     return Operator(
         name=name,
@@ -114,7 +117,7 @@ def operator(func: Any) -> Operator:
         random=torch.Tag.nondeterministic_seeded in tags,
         hands_out=sized or values,
         written=frozenset(written),
-        unread=frozenset(written if name in _ONLY_WRITES else out),
+        unread=frozenset(unread),
         out=tuple(out),
         makes=bool(out) or None in returns,
         returns=tuple(returns),

@@ -14,7 +14,15 @@ from typing import Any
 
 import torch
 
-from sidestream.harness.runtime import CallSite, CudaError, Span, Stream, here
+from sidestream.harness.runtime import (
+    CallSite,
+    CudaError,
+    Effects,
+    Span,
+    Stream,
+    here,
+)
+from sidestream.harness.runtime.op import Run
 from sidestream.harness.vtorch.metadata import Meta, Metadata
 from sidestream.harness.vtorch.operator_schema import (
     Operator,
@@ -25,6 +33,7 @@ from sidestream.harness.vtorch.operator_schema import (
 )
 from sidestream.harness.vtorch.storages import DEVICE, PINNED
 from sidestream.harness.vtorch.tensor_spans import spans, spans_of
+from sidestream.harness.vtorch.touched import changes, indexed, touched
 from sidestream.harness.vtorch.transfers import Transfers
 from sidestream.harness.vtorch.world import World, plain
 
@@ -120,13 +129,17 @@ class Operators:
             results.append(changed)
         if not op.empty:
             reads, writes = _effects(op, given, homes)
+            run = self._runner(op, func, args, kwargs, made, stream, site)
+            if world.crossing and homes[:1] == [DEVICE] and indexed(op.name, args):
+                rest = _effects(op, given[1:], homes[1:])
+                run = self._exactly(op, args, run, rest, spans_of(made))
             world.runtime.enqueue(
                 kind=op.kind,
                 label=op.label,
                 stream=stream,
                 reads=reads,
                 writes=(*writes, *spans_of(made)),
-                run=self._runner(op, func, args, kwargs, made, stream, site),
+                run=run,
                 site=site,
             )
         if single:
@@ -159,7 +172,7 @@ class Operators:
         made: list[torch.Tensor],
         stream: Stream,
         site: CallSite,
-    ) -> Callable[[], None]:
+    ) -> Run:
         """Return what carries an operator out on raw memory."""
         keep = self._keep
         args = replaced(args, keep)
@@ -178,6 +191,27 @@ class Operators:
             return run
         return self._drawn(op, func, args, kwargs, into, run, stream)
 
+    def _exactly(
+        self,
+        op: Operator,
+        args: Sequence[Any],
+        run: Run,
+        rest: tuple[list[Span], list[Span]],
+        made: tuple[Span, ...],
+    ) -> Run:
+        """Let an operator with indices tell which part of its tensor it touched."""
+        raw = replaced(args, self._keep)
+
+        def landed() -> Effects:
+            with plain():
+                part = touched(op.name, raw)
+            run()
+            if changes(op.name):
+                return Effects(reads=tuple(rest[0]), writes=part)
+            return Effects(reads=(*rest[0], *part), writes=made)
+
+        return landed
+
     def _drawn(
         self,
         op: Operator,
@@ -185,9 +219,9 @@ class Operators:
         args: Sequence[Any],
         kwargs: dict[str, Any],
         into: list[torch.Tensor],
-        run: Callable[[], None],
+        run: Run,
         stream: Stream,
-    ) -> Callable[[], None]:
+    ) -> Run:
         """Let a random operator draw its numbers now; in a graph, at every replay."""
         world = self._world
         generators = world.generators
@@ -210,14 +244,15 @@ class Operators:
                     run()
 
             return later
-        targets = [t for _, t in tensors(args, kwargs)] or into
+        changed = [t for key, t in tensors(args, kwargs) if key in op.written]
         blanks = {id(t): torch.empty_like(t) for _, t in tensors(args, kwargs)}
         with plain(), generators.drawing():
             got = func(
                 *replaced(args, lambda t: blanks[id(t)]),
                 **{k: replaced(v, lambda t: blanks[id(t)]) for k, v in kwargs.items()},
             )
-        drawn = list(blanks.values()) or [got]
+        targets = changed or into
+        drawn = [blanks[id(t)] for t in changed] or [got]
 
         def put() -> None:
             with plain():

@@ -40,6 +40,7 @@ class Transfers:
 
         Raises:
             CudaError: what a capture forbids.
+            RuntimeError: for pageable memory in a capture, as torch has it.
         """
         if not source.numel():
             return
@@ -60,6 +61,12 @@ class Transfers:
         elif host == PINNED:
             into = storages.raw(target)
         pageable = host != PINNED
+        if pageable and self._world.runtime.capturing(stream) != "none":
+            raise RuntimeError(
+                "Cannot copy between CPU and CUDA tensors during CUDA graph capture "
+                "unless the CPU tensor is pinned. Please use tensor.pin_memory() or "
+                "allocate the tensor with pin_memory=True."
+            )
         if pageable and not up:
             # The runtime waits within the copy; torch tells of it first.
             waits = False

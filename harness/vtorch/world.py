@@ -45,6 +45,8 @@ class World:
         self.storages = Storages(runtime, segments)
         self.generators = Generators()
         self.sync_debug = DEFAULT
+        self.crossing = False
+        """Whether another stream than the default one was ever current."""
         self.stream_changed: Callable[[Stream], None] = lambda stream: None
         """Called when a thread's current stream changes."""
         self.backward = BackwardStreams(self)
@@ -69,6 +71,7 @@ class World:
     def choose(self, stream: Stream) -> None:
         """Make a stream the calling thread's current one."""
         self._thread.stream = stream
+        self.crossing = self.crossing or stream is not self._default
         self.backward.note(stream)
         self.stream_changed(stream)
 
