@@ -73,7 +73,8 @@ Races = Annotated[
 Schedules = Annotated[
     int,
     typer.Option(
-        help="Drawn schedules to repeat a call under, looking for races in each.",
+        help="Drawn schedules to repeat a call under; with 2 and more races are "
+        "looked for in each.",
         min=1,
     ),
 ]
@@ -247,8 +248,8 @@ def emulate_command(
         list[str] | None,
         typer.Option(
             metavar="HOW",
-            help="Look for a schedule that fails: random:NUMBER, pct:NUMBER[:DEPTH] or "
-            "exhaustive:NUMBER; repeatable.",
+            help="Look for a schedule that fails: random:NUMBER, pct:NUMBER[:DEPTH] "
+            "or exhaustive:NUMBER (of first decisions to change); repeatable.",
         ),
     ] = None,
     deadline: Deadline = 300.0,

@@ -87,7 +87,9 @@ def read(path: Path) -> tuple[Known, ...]:
     """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise KnownFormatError(error.strerror or str(error)) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise KnownFormatError(str(error)) from error
     entries = raw.pop("known", None)
     if raw or not isinstance(entries, list) or not entries:

@@ -38,7 +38,10 @@ def decode(token: str) -> Scenario:
         UsageError: not a scenario token, a damaged one, or one of another version.
     """
     if not token.startswith(_PREFIX):
-        raise UsageError(f"not a scenario token: {token[:40]!r} lacks {_PREFIX!r}")
+        raise UsageError(
+            f"not a token: {token[:40]!r}; a finding's replay line and a report's "
+            "cases have one"
+        )
     body = token.removeprefix(_PREFIX)
     try:
         packed = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))

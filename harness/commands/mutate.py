@@ -104,6 +104,10 @@ def run(
             reason = f"interrupted: {len(rows)} mutants judged, the rest not run"
             left.append(Incomplete(reason=reason, kernel=cases[-1].kernel))
             break
+    if not rows and not interrupted:
+        wanted = f" of class {', '.join(only)}" if only else ""
+        reason = f"no synchronisation{wanted} is executed: nothing was judged"
+        left.append(Incomplete(reason=reason, kernel=cases[-1].kernel))
     rows.sort(key=lambda row: (row.kernel, row.line))
     report = Report(
         command=command,

@@ -120,6 +120,15 @@ def read_launch(folder: Path, ptx_file: Path | None = None) -> RecordedLaunch:
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder with a recorded launch")
+    if not (folder / LAUNCH_FILE).exists():
+        # Folders that `record` makes lie one or two levels above a launch.
+        depths = (f"*/{LAUNCH_FILE}", f"*/*/{LAUNCH_FILE}", f"*/*/*/{LAUNCH_FILE}")
+        for depth in depths:
+            for path in sorted(folder.glob(depth))[:1]:
+                raise UsageError(
+                    f"{folder} is not a recorded launch; name one, such as "
+                    f"{path.parent}"
+                )
     ptx = _read_text(ptx_file or folder / PTX_FILE)
     path = folder / LAUNCH_FILE
     try:

@@ -116,6 +116,10 @@ def test_damaged_tokens(refused, text):
     assert "token" in one_line(refused("replay", text))
 
 
+def test_a_word_that_is_no_token_is_told_where_there_is_one(refused):
+    assert "a finding's replay line" in one_line(refused("replay", "nonsense"))
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

@@ -173,6 +173,20 @@ def test_only_known_classes_are_taken(tmp_path):
         )
 
 
+def test_nothing_to_judge_is_not_clean(tmp_path, capsys):
+    launch = recorded(tmp_path / "launch", EXCHANGE)
+    status = mutate.run(
+        [launch],
+        only=("commit",),
+        jobs=1,
+        settings=Settings(),
+        out=None,
+        command="",
+    )
+    assert status == 3
+    assert "no synchronisation of class commit" in capsys.readouterr().out
+
+
 def test_a_launch_that_is_not_clean_tells_nothing(tmp_path):
     text = EXCHANGE.replace("bar.sync 0;", "")
     launch = recorded(tmp_path / "launch", text)

@@ -92,6 +92,14 @@ def test_a_missing_file_is_named(folder, name):
         read_launch(folder)
 
 
+@pytest.mark.parametrize("above", [0, 1, 2])
+def test_a_folder_of_launches_names_one(tmp_path, table, above):
+    place = tmp_path / "out" / "launches" / "case" / "00-kernel"
+    written = write_launch(place, LAUNCH, table, "sm_120a")
+    with pytest.raises(UsageError, match=f"name one, such as {written}"):
+        read_launch(written.parents[above])
+
+
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(UsageError, match="is not a folder"):
         read_launch(tmp_path / "nothing")
