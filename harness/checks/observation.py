@@ -34,6 +34,7 @@ class Execution:
         written: By tensor that the caller owns, one flag a byte that was written or
             changed. Tensors without an entry were not watched.
         findings: Defects that the device saw.
+        harmless: Reads of what nothing wrote whose values reach no global memory.
         incomplete: Why the device could not judge the call.
         finished: Whether every launch ran to its end.
         launches: In order.
@@ -49,6 +50,7 @@ class Execution:
     lse: NDArray[np.float32] | None
     written: Mapping[str, Mask] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    harmless: tuple[Finding, ...] = ()
     incomplete: tuple[Incomplete, ...] = ()
     finished: bool = True
     launches: tuple[LaunchSeen, ...] = ()

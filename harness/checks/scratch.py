@@ -16,6 +16,20 @@ RULE = Rule(
 FEWEST_PATTERNS = 3
 
 
+def told(harmless: Sequence[Finding]) -> str:
+    """Say, after what was looked at, which reads of unwritten bytes do not matter."""
+    places: dict[str, None] = {}
+    for finding in harmless:
+        site = finding.sites[0]
+        line = f"line {site.ptx_line}" if site.ptx_line is not None else ""
+        places.setdefault(f"{finding.message} ({site.source or line})")
+    if not places:
+        return ""
+    first, more = next(iter(places)), len(places) - 1
+    rest = f", and {more} more such reads" if more else ""
+    return f"; no result depends on what {first}{rest}"
+
+
 def check(
     runs: Sequence[Execution], *, workspace_bytes: int, rows: Rows, kernel: str
 ) -> CheckOutcome:
@@ -56,4 +70,5 @@ def check(
             )
             break
     what = f"{len(runs)} patterns, {workspace_bytes} bytes of workspace"
+    what += told([f for run in runs for f in run.harmless])
     return judged(NAME, findings, what)

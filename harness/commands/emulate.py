@@ -234,5 +234,8 @@ def _checks(outcome: Outcome, *, raced: bool) -> list[CheckOutcome]:
         elif name == races.NAME and not mine and outcome.incomplete:
             checks.append(not_run(name, outcome.incomplete[0].reason))
         else:
-            checks.append(judged(name, mine, "the launch ran to its end"))
+            held = "the launch ran to its end"
+            if name == scratch.NAME:
+                held += scratch.told(outcome.harmless)
+            checks.append(judged(name, mine, held))
     return checks

@@ -21,9 +21,11 @@ from sidestream.harness.device.vgpu import (
     Outcome,
     failed,
     judge,
+    may_be_unwritten,
     no_time,
     reason_of,
     with_races,
+    with_reach,
 )
 from sidestream.harness.errors import PtxError, UnsupportedError
 from sidestream.harness.exec.machine import Options, execute
@@ -190,19 +192,33 @@ def _execute(
         for work in works
         if profile is not None
     ]
+    unwritten = any(may_be_unwritten(work.program, profile) for work in works)
+    before = table.snapshot() if unwritten else None
     try:
         results = _results(works, table, options, progress, watchers)
     except MemoryError as error:
         reason = str(error) or "out of memory"
         return [], [failed(launch, reason, no_time()) for launch in launches]
-    done = []
+    outcomes = []
     for number, (work, result) in enumerate(zip(works, results, strict=True)):
         seconds = times[number] | {"execute": result.seconds}
         outcome = judge(work.launch, work.program, table, result, seconds)
         watcher = watchers[number] if watchers else None
         if watcher is not None:
             outcome = with_races(outcome, watcher, work, table, result)
-        done.append(_Done(work=work, watcher=watcher, outcome=outcome))
+        outcomes.append(outcome)
+    outcomes = with_reach(
+        outcomes,
+        results,
+        lambda other: _results(works, table, other, None, ()),
+        table=table,
+        before=before,
+        options=options,
+    )
+    done = [
+        _Done(work=work, watcher=watchers[k] if watchers else None, outcome=outcome)
+        for k, (work, outcome) in enumerate(zip(works, outcomes, strict=True))
+    ]
     rest += [
         failed(launch, PREREQUISITE, no_time())
         for launch in launches[len(done) + len(rest) :]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sidestream.harness.cuda.memory import AllocationTable
-from sidestream.harness.device import faults, races, waits
+from sidestream.harness.cuda.memory import AllocationTable, Snapshot
+from sidestream.harness.device import faults, races, unwritten, waits
 from sidestream.harness.device.programs import CACHE
 from sidestream.harness.errors import PtxError, UnsupportedError
 from sidestream.harness.exec.machine import Options, execute
@@ -37,6 +37,7 @@ class Outcome:
         counted: Program and result of a launch that ran with the cost model.
         relaxed: How often each relaxation of the ordering profile decided something.
         made: Decisions of the scheduler, as `Result.made`.
+        harmless: Reads of what nothing wrote whose values reach no global memory.
     """
 
     kernel: str
@@ -49,6 +50,7 @@ class Outcome:
     counted: tuple[Program, Result] | None = None
     relaxed: Mapping[str, int] = field(default_factory=dict)
     made: bytes = b""
+    harmless: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,18 +129,31 @@ def watch_launch(
             prepared.parse_seconds,
             prepared.lower_seconds,
         )
+        before = table.snapshot() if may_be_unwritten(program, profile) else None
+
+        def again(other: Options) -> tuple[Result, ...]:
+            return (execute(program, launch, table.entries(), other),)
+
         if profile is None:
             result = execute(program, launch, table.entries(), options, progress)
             seconds["execute"] = result.seconds
-            return Watched(outcome=judge(launch, program, table, result, seconds))
+            outcome = judge(launch, program, table, result, seconds)
+            (outcome,) = with_reach(
+                [outcome], [result], again, table=table, before=before, options=options
+            )
+            return Watched(outcome=outcome)
         with Watcher(program, profile=profile, weak=weak, digest=digest) as watcher:
             entries = table.entries()
             result = execute(program, launch, entries, options, progress, watcher)
             seconds["execute"] = result.seconds
             outcome = judge(launch, program, table, result, seconds)
             work = Work(program=program, launch=launch)
+            outcome = with_races(outcome, watcher, work, table, result)
+            (outcome,) = with_reach(
+                [outcome], [result], again, table=table, before=before, options=options
+            )
             return Watched(
-                outcome=with_races(outcome, watcher, work, table, result),
+                outcome=outcome,
                 digest=watcher.digest,
                 executed=_executed(program, result),
                 unfinished=result.unfinished,
@@ -181,6 +196,51 @@ def with_races(
         incomplete=(*outcome.incomplete, *missed),
         relaxed=watcher.relaxed,
     )
+
+
+def may_be_unwritten(program: Program, profile: str | None) -> bool:
+    """Whether reads of memory that nothing wrote can be told in a launch."""
+    return program.tensor_memory or profile is not None
+
+
+def with_reach(
+    outcomes: Sequence[Outcome],
+    results: Sequence[Result],
+    again: Callable[[Options], Sequence[Result]],
+    *,
+    table: AllocationTable,
+    before: Snapshot | None,
+    options: Options,
+) -> list[Outcome]:
+    """Tell reads of what nothing wrote that matter from those that do not.
+
+    Args:
+        outcomes: Of launches that were executed together.
+        results: Theirs.
+        again: Executes the launches again, on the memory of `table`.
+        table: Memory, as they left it.
+        before: As they found it; None where no such read can be told.
+        options: How they were executed.
+    """
+    kinds = unwritten.suspects([f for o in outcomes for f in o.findings])
+    if before is None or not kinds:
+        return list(outcomes)
+    reaches = {
+        kind: unwritten.reach_of(
+            kind,
+            results=results,
+            again=again,
+            table=table,
+            before=before,
+            options=options,
+        )
+        for kind in sorted(kinds)
+    }
+    made = []
+    for outcome in outcomes:
+        kept, harmless = unwritten.graded(outcome.findings, reaches)
+        made.append(replace(outcome, findings=kept, harmless=harmless))
+    return made
 
 
 def judge(

@@ -168,7 +168,8 @@ class Config(ctypes.Structure):
         *(
             (n, ctypes.c_uint32)
             for n in (
-                *("n_sms", "ctas_per_sm", "quantum", "smem_fill", "reg_fill"),
+                *("n_sms", "ctas_per_sm", "quantum"),
+                *("smem_fill", "reg_fill", "tmem_fill"),
                 *("arch", "regs_per_thread", "tensor_memory"),
                 *("tmem_check", "isa_order"),
             )

@@ -45,6 +45,8 @@ class Options:
         quantum: Warp instructions a warp runs before another gets its turn.
         smem_fill: 32-bit pattern found in uninitialised shared memory.
         register_fill: 32-bit pattern found in uninitialised registers.
+        tensor_fill: 32-bit pattern found in uninitialised tensor memory, or None for
+            that of registers.
         max_smem: Shared memory in bytes a CTA may have on the chip.
         tensor_memory_check: Whether a read of tensor memory that nothing has written is
             a fault. Known by quarters of columns: a write to any of 32 lanes counts.
@@ -65,6 +67,7 @@ class Options:
     quantum: int = 256
     smem_fill: int = 0xFFFF_FFFF
     register_fill: int = 0x7FC0_DEAD
+    tensor_fill: int | None = None
     max_smem: int = _MAX_SMEM
     tensor_memory_check: bool = True
     isa_order: bool = False
@@ -218,6 +221,11 @@ class Running:
             quantum=options.quantum,
             smem_fill=options.smem_fill,
             reg_fill=options.register_fill,
+            tmem_fill=(
+                options.register_fill
+                if options.tensor_fill is None
+                else options.tensor_fill
+            ),
             arch=arch_number(program.function.target),
             regs_per_thread=_registers(program, threads),
             tensor_memory=program.tensor_memory,

@@ -300,6 +300,7 @@ class VirtualCall:
             lse=lse,
             written=written,
             findings=tuple(f for o in run.outcomes for f in o.findings),
+            harmless=tuple(f for o in run.outcomes for f in o.harmless),
             incomplete=tuple(incomplete),
             finished=finished,
             launches=tuple(

@@ -104,7 +104,11 @@ def test_a_kernel_that_keeps_the_rules_has_no_findings():
             "all 32 lanes",
         ),
         (
-            ALLOC + ST.format(8) + LD.format(10) + FREE,
+            ALLOC
+            + ST.format(8)
+            + LD.format(10)
+            + "st.global.b32 [%rd0], %r7;\n"
+            + FREE,
             "uninit-read",
             "tmem.init",
             "cells that nothing has written: 4 columns from 10 of 32 lanes from 0",

@@ -288,7 +288,7 @@ struct Machine {
   u64 async_seq;
   u64 seed, rng;
   u32 quantum;
-  u32 smem_fill, reg_fill;
+  u32 smem_fill, reg_fill, tmem_fill;
   u32 arch;          /* 90, 100, 120: numerics and limits that differ */
   u32 isa_order;     /* 1: only the order that the tcgen05 pipelines promise */
   u32 tmem_check;    /* 1: a read of tensor memory that nothing wrote is a fault */

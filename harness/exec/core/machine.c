@@ -23,7 +23,7 @@ typedef struct Config {
   u32 n_code, n_ext, n_consts, n_params, n_allocs;
   u32 rf_bytes, smem_size, local_bytes;
   u32 grid[3], block[3], cluster[3];
-  u32 n_sms, ctas_per_sm, quantum, smem_fill, reg_fill, arch, regs_per_thread;
+  u32 n_sms, ctas_per_sm, quantum, smem_fill, reg_fill, tmem_fill, arch, regs_per_thread;
   u32 tensor_memory; /* 1: the kernel has tcgen05 instructions */
   u32 tmem_check, isa_order; /* as in Machine */
   u32 policy, depth;
@@ -160,6 +160,7 @@ Machine *ss_create(const Config *c) {
   m->budget = c->budget;
   m->smem_fill = c->smem_fill;
   m->reg_fill = c->reg_fill;
+  m->tmem_fill = c->tmem_fill;
   m->arch = c->arch;
   m->tmem_check = c->tmem_check;
   m->isa_order = c->isa_order;

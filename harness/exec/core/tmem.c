@@ -4,7 +4,7 @@
 #include "tcgen05.h"
 
 void tmem_start(Cta *c) {
-  u32 fill = c->m->reg_fill;
+  u32 fill = c->m->tmem_fill;
   memset(c->tmem_state, 0, sizeof *c->tmem_state);
   for (u64 k = 0; k < TMEM_BYTES / 4; k++) c->tmem[k] = fill;
 }

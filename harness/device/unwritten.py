@@ -1,0 +1,136 @@
+"""Whether a value that nothing wrote reaches global memory.
+
+A read of on-chip memory before any write of it is a defect only if the value matters: a
+kernel may load what a select then replaces. So the launch is executed again from the
+memory that it found, with other bytes in place of the unwritten ones. What it leaves is
+the same, whatever they were, or the value reached it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sidestream.harness.cuda.memory import AllocationTable, Snapshot
+from sidestream.harness.exec.machine import Options
+from sidestream.harness.exec.result import Result
+from sidestream.harness.finding import Finding
+
+SPACES = {"tmem-uninit": "tensor memory"}
+"""By kind of fault, the memory whose contents are varied."""
+_PATTERNS = (0, 0xFFFF_FFFF, 0x3F80_3F80)
+"""Zeros, NaN of every float type, and about 1 of bfloat16 and of float32."""
+_JUDGED = ("done", "trap", "deadlock", "divergent-sync")
+"""Ends of a launch that are its own doing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """How far values of one memory reach that nothing wrote.
+
+    Attributes:
+        differs: Bytes that came out otherwise, by the name of their allocation.
+        otherwise: What else went otherwise, or empty.
+        unknown: Why it could not be decided, or empty.
+    """
+
+    differs: Mapping[str, int]
+    otherwise: str = ""
+    unknown: str = ""
+
+    @property
+    def nowhere(self) -> bool:
+        """Whether nothing outside of the chip depends on them."""
+        return not (self.differs or self.otherwise or self.unknown)
+
+    def told(self) -> str:
+        """Say it in a few words."""
+        if self.differs:
+            parts = [f"{n} bytes of {name}" for name, n in sorted(self.differs.items())]
+            return f"other contents change {', '.join(parts)}"
+        if self.otherwise:
+            return f"with other contents {self.otherwise}"
+        return f"it is not known whether the value matters: {self.unknown}"
+
+
+def suspects(findings: Collection[Finding]) -> frozenset[str]:
+    """Kinds of faults among findings that are to be graded."""
+    return frozenset(kind for f in findings if (kind := f.extra.get("fault")) in SPACES)
+
+
+def patterns(kind: str, options: Options) -> tuple[Options, Options]:
+    """Return options with two other fills of the memory that a fault is about."""
+    assert kind in SPACES
+    plain = replace(options, cost=None)
+    usual = options.tensor_fill
+    if usual is None:
+        usual = options.register_fill
+    first, second = [p for p in _PATTERNS if p != usual][:2]
+    return replace(plain, tensor_fill=first), replace(plain, tensor_fill=second)
+
+
+def graded(
+    findings: Sequence[Finding], reaches: Mapping[str, Reach]
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Tell findings whose value matters, with how, from those where it does not."""
+    kept, harmless = [], []
+    for finding in findings:
+        reach = reaches.get(finding.extra.get("fault", ""))
+        if reach is None:
+            kept.append(finding)
+        elif reach.nowhere:
+            harmless.append(finding)
+        else:
+            text = f"{finding.message}; {reach.told()}"
+            kept.append(replace(finding, message=text))
+    return tuple(kept), tuple(harmless)
+
+
+def reach_of(
+    kind: str,
+    *,
+    results: Sequence[Result],
+    again: Callable[[Options], Sequence[Result]],
+    table: AllocationTable,
+    before: Snapshot,
+    options: Options,
+) -> Reach:
+    """Execute launches again with other bytes where nothing wrote, and compare.
+
+    Args:
+        kind: Of the fault, as in `SPACES`.
+        results: What the launches gave.
+        again: Executes them on the memory of `table`.
+        table: Memory as they left it; it is so again afterwards.
+        before: Memory as they found it.
+        options: How they were executed.
+    """
+    if any(result.status != "done" for result in results):
+        return Reach(differs={}, unknown="the launch did not end")
+    after = table.snapshot()
+    differs: Counter[str] = Counter()
+    usual = [_doings(result) for result in results]
+    try:
+        for other in patterns(kind, options):
+            table.restore(before)
+            ran = again(other)
+            stopped = next((r.status for r in ran if r.status != "done"), None)
+            if stopped in _JUDGED:
+                return Reach(differs={}, otherwise=f"it ends in {stopped}")
+            if stopped is not None:
+                return Reach(differs={}, unknown=f"executed again: {stopped}")
+            if [_doings(result) for result in ran] != usual:
+                return Reach(differs={}, otherwise="other defects show")
+            for change in table.changed(after):
+                name, size = change.allocation.name, change.stop - change.start
+                differs[name] += size
+            if differs:
+                break
+    finally:
+        table.restore(after)
+    return Reach(differs=dict(differs))
+
+
+def _doings(result: Result) -> frozenset[tuple[str, int]]:
+    return frozenset((fault.kind, fault.pc) for fault in result.faults)
