@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import cases, cost, instructions, races
+from benchmarks import cases, cost, host, instructions, races
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument(
@@ -21,10 +21,15 @@ parser.add_argument(
 parser.add_argument(
     "--races", action="store_true", help="only what looking for races costs"
 )
+parser.add_argument(
+    "--host", action="store_true", help="only what `sidestream run` costs a script"
+)
 chosen = parser.parse_args()
 if chosen.cost:
     for arch in chosen.arch or cost.KERNELS:
         cost.show(arch, list(cost.measure(arch)))
+elif chosen.host:
+    host.show(host.measure())
 elif chosen.races:
     races.show(races.measure())
 else:
@@ -34,5 +39,7 @@ else:
     cases.show(cases.measure())
     print("\n## First build of the core, and start-up with warm caches\n")
     cases.show_start(cases.start())
+    print("\n## What `sidestream run` costs a torch script\n")
+    host.show(host.measure())
     print("\n## Looking for races\n")
     races.show(races.measure())
