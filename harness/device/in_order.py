@@ -21,7 +21,6 @@ from sidestream.harness.device.vgpu import (
     Outcome,
     failed,
     judge,
-    may_be_unwritten,
     no_time,
     reason_of,
     with_races,
@@ -192,7 +191,7 @@ def _execute(
         for work in works
         if profile is not None
     ]
-    unwritten = any(may_be_unwritten(work.program, profile) for work in works)
+    unwritten = any(work.program.tensor_memory for work in works)
     before = table.snapshot() if unwritten else None
     try:
         results = _results(works, table, options, progress, watchers)

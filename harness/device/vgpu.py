@@ -129,7 +129,7 @@ def watch_launch(
             prepared.parse_seconds,
             prepared.lower_seconds,
         )
-        before = table.snapshot() if may_be_unwritten(program, profile) else None
+        before = table.snapshot() if program.tensor_memory else None
 
         def again(other: Options) -> tuple[Result, ...]:
             return (execute(program, launch, table.entries(), other),)
@@ -196,11 +196,6 @@ def with_races(
         incomplete=(*outcome.incomplete, *missed),
         relaxed=watcher.relaxed,
     )
-
-
-def may_be_unwritten(program: Program, profile: str | None) -> bool:
-    """Whether reads of memory that nothing wrote can be told in a launch."""
-    return program.tensor_memory or profile is not None
 
 
 def with_reach(

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 
 from sidestream.harness.cuda.memory import Allocation, AllocationTable
 from sidestream.harness.device.programs import CACHE
-from sidestream.harness.device.vgpu import Outcome, failed, judge, no_time, with_races
+from sidestream.harness.device.vgpu import (
+    Outcome,
+    failed,
+    judge,
+    no_time,
+    with_races,
+    with_reach,
+)
 from sidestream.harness.errors import PtxError, UnsupportedError
 from sidestream.harness.exec.machine import Options, execute
 from sidestream.harness.exec.overlap import Work
@@ -83,16 +90,15 @@ class StreamLaunches:
         table, seconds = self._table, no_time()
         try:
             made = CACHE.get(launch, table)
-            entries = table.entries()
+            before = table.snapshot() if made.program.tensor_memory else None
+            entries, options = table.entries(), self.options()
             watcher = None
             if self.profile is not None:
                 watcher = stack.enter_context(
                     Watcher(made.program, profile=self.profile)
                 )
             observers = (seen, watcher) if watcher else (seen,)
-            result = execute(
-                made.program, launch, entries, self.options(), observer=observers
-            )
+            result = execute(made.program, launch, entries, options, observer=observers)
         except PtxError as error:
             reason = f"PTX cannot be read: {error}"
             return failed(launch, reason, seconds, error.line)
@@ -104,6 +110,14 @@ class StreamLaunches:
         if watcher is not None:
             work = Work(program=made.program, launch=launch)
             outcome = with_races(outcome, watcher, work, table, result)
+        (outcome,) = with_reach(
+            [outcome],
+            [result],
+            lambda other: (execute(made.program, launch, entries, other),),
+            table=table,
+            before=before,
+            options=options,
+        )
         return outcome
 
 

@@ -8,6 +8,8 @@ from sidestream.harness.checks import scratch
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.in_order import InOrder
 from sidestream.harness.exec.machine import Options
+from sidestream.harness.run.stream_launches import StreamLaunches
+from sidestream.harness.runtime import Landing, Runtime
 
 DECLARE = ".shared .align 4 .b32 slot;\n.reg .b32 %at, %v<2>;\n.reg .pred %none;"
 ALLOC = """mov.u32 %r1, slot;
@@ -93,3 +95,18 @@ def test_what_was_written_is_neither():
     outcome, left = outcome_of(STORE + LOAD + OUT)
     assert outcome.findings == outcome.harmless == ()
     assert (left[:32] == 7).all()
+
+
+@pytest.mark.parametrize(("middle", "found"), [("", 1), (SELECT, 0)])
+def test_a_launch_of_a_program_is_graded_too(middle, found):
+    runtime = Runtime(landing=Landing.parse("round-robin"))
+    block = runtime.malloc(256, stream=runtime.stream(0))
+    options = Options(budget=100_000)
+    launches = StreamLaunches(runtime=runtime, options=lambda: options)
+    body = ALLOC + LOAD + middle + OUT + FREE
+    text = text_of(body, declare=DECLARE, target="sm_100a")
+    launches(launch_of(text, block.address))
+    runtime.drain()
+    (outcome,) = launches.outcomes
+    assert outcome.finished
+    assert (len(outcome.findings), len(outcome.harmless)) == (found, 1 - found)
