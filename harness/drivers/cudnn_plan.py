@@ -13,6 +13,7 @@ from unittest import mock
 import torch
 
 from sidestream.harness.cuda.virtual_cuda import DEVICE
+from sidestream.harness.drivers.package_caches import SWITCHED_OFF
 from sidestream.harness.drivers.protocol import CallTensors, Problem
 from sidestream.harness.errors import UnsupportedError
 
@@ -86,8 +87,7 @@ def load(arch: str) -> Package:
     Raises:
         UnsupportedError: it cannot be imported, with the command that installs it.
     """
-    # Its disk cache of compiled plans does not know the virtual device.
-    os.environ.setdefault("CUDNN_FRONTEND_DISABLE_COMPILED_CACHE", "1")
+    os.environ.update(SWITCHED_OFF)
     try:
         module = importlib.import_module("cudnn.sdpa.fwd.api_dsl")
         describe = importlib.import_module("cudnn.api_base").TensorDesc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 import traceback
@@ -18,6 +19,7 @@ from sidestream.harness.bindings.interfaces import answers
 from sidestream.harness.cuda.driver_calls import driver_answers
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.vgpu import Outcome
+from sidestream.harness.drivers.package_caches import SWITCHED_OFF
 from sidestream.harness.drivers.triton_stand_in import TritonForAutotuner
 from sidestream.harness.dsl.activation import Activation, activate
 from sidestream.harness.dsl.capture import Capture
@@ -94,6 +96,7 @@ def run_script(
     launches = StreamLaunches(runtime=runtime, options=lambda: options, profile=profile)
     compiled: list[Compiled] = []
     with ExitStack() as stack:
+        stack.enter_context(mock.patch.dict(os.environ, SWITCHED_OFF))
         stack.enter_context(ThreadEdges(runtime.order))
         stack.enter_context(device)
         # What the device is, then, in the place of some of it, what it does.
@@ -107,6 +110,7 @@ def run_script(
         stack.enter_context(_command_line(script, arguments))
         stack.enter_context(_importing(TritonForAutotuner()))
         failure = _execute(script, runtime)
+        failure = "; ".join(filter(None, (failure, _refused(activation))))
     return ScriptRun(
         findings=(
             *runtime.findings(),
@@ -148,6 +152,18 @@ def _landed_after(runtime: Runtime, raised: Exception) -> str:
     except Exception as late:
         return f"{told}; then an operation raised {type(late).__name__}: {late}"
     return told
+
+
+def _refused(activation: Activation) -> str:
+    """Return why the virtual device refused a launch last, or "".
+
+    A package may have made an error of its own out of it.
+    """
+    try:
+        activation.surface()
+    except BaseException as kept:
+        return f"{type(kept).__name__}: {kept}"
+    return ""
 
 
 @contextmanager

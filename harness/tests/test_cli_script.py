@@ -84,6 +84,28 @@ def test_a_script_that_raises_is_incomplete_and_shows_its_traceback(tmp_path):
     assert "the script raised ValueError: mine" in done.stdout
 
 
+def test_what_native_code_hid_of_a_refused_launch_is_in_the_report(tmp_path):
+    script = written(
+        tmp_path,
+        "from sidestream.harness.dsl.activation import active\n"
+        "active().keep_raised(ValueError('a launch of no blocks'))\n",
+    )
+    status, report = reported(script, tmp_path / "out")
+    assert status == 3
+    (entry,) = report["incomplete"]
+    assert entry["reason"] == "ValueError: a launch of no blocks"
+
+
+def test_packages_compile_in_the_process_of_a_script(tmp_path):
+    script = written(
+        tmp_path,
+        "import os\n"
+        "print(os.environ['CUDNN_FRONTEND_DISABLE_COMPILED_CACHE'])\n"
+        "print(os.environ['FLASH_ATTENTION_CUTE_DSL_CACHE_ENABLED'])\n",
+    )
+    assert run(script).stdout.startswith("1\n0\n")
+
+
 @pytest.mark.parametrize(("end", "status"), [("0", 0), ("5", 3)])
 def test_the_exit_of_a_script_is_told(end, status, tmp_path):
     done = run(written(tmp_path, f"import sys\nprint('here')\nsys.exit({end})\n"))

@@ -1,0 +1,108 @@
+"""What kernels of packages and our own do on the host, through scripts of their users.
+
+What cuDNN frontend 1.27.0 shows is fixed in later releases: the stream of the metadata
+(NVIDIA/cudnn-frontend#543), the reads of lengths on the host (#606), a compilation for
+every packed total (#552).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import old_releases
+import pytest
+
+SCRIPTS = Path(__file__).parents[1] / "host_scripts"
+PACKAGE = "nvidia-cudnn-frontend"
+
+
+def run(
+    script: str, out: Path, *arguments: str, paths: tuple[Path, ...] = ()
+) -> tuple[int, dict[str, Any]]:
+    """Run a script, with folders ahead of the installed packages."""
+    path = [*map(str, paths), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-W", "ignore", "-m", "sidestream.harness.cli", "run"),
+            *("--no-races", "--out", str(out), str(SCRIPTS / f"{script}.py")),
+            *arguments,
+        ],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    report = out / "report.json"
+    assert report.exists(), done.stdout + done.stderr
+    return done.returncode, json.loads(report.read_text())
+
+
+def installed(module: str) -> None:
+    """Skip the test without a package; scripts may import it, this process may not."""
+    if find_spec(module) is None:
+        pytest.skip(f"no {module} is installed")
+
+
+def of_kind(report: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [f for f in report["findings"] if f["kind"] == kind]
+
+
+def places(findings: list[dict[str, Any]]) -> set[str]:
+    """Where the findings are, as `file:line`."""
+    sources = [s["source"] for f in findings for s in f["sites"] if s["source"]]
+    return {source.rpartition("/")[2] for source in sources}
+
+
+def test_1_27_reads_lengths_on_the_host_and_leaves_the_callers_stream(tmp_path):
+    folder = old_releases.folder(PACKAGE, "1.27.0")
+    status, report = run("cudnn_packed", tmp_path, paths=(folder,))
+    assert status == 1
+    assert report["incomplete"] == []
+    races = of_kind(report, "stream-race")
+    told = [s["operation"] for f in races for s in f["sites"]]
+    assert any("build_o_descs" in name for name in told)
+    assert any("zero_" in name for name in told)
+    assert {"api_dsl.py:870", "api_dsl.py:871"} <= places(of_kind(report, "host-sync"))
+    (miss,) = of_kind(report, "cache-miss")
+    assert miss["count"] == 3
+    assert "cudnn_packed.py" in miss["sites"][0]["source"]
+    assert of_kind(report, "hidden-launch")
+
+
+@pytest.mark.parametrize("release", ["1.28.0", None])
+def test_later_releases_are_clean(release, tmp_path):
+    folders = (old_releases.folder(PACKAGE, release),) if release else ()
+    if not release:
+        installed("cudnn")
+    status, report = run("cudnn_packed", tmp_path, paths=folders)
+    told = [f"{f['kind']}: {f['message']}" for f in report["findings"]]
+    assert (status, told, report["incomplete"]) == (0, [], [])
+    assert report["cases"][0]["launches"] >= 3
+
+
+def test_fa4_is_clean_on_a_side_stream(tmp_path):
+    installed("flash_attn")
+    status, report = run("fa4_packed", tmp_path)
+    told = [f"{f['kind']}: {f['message']}" for f in report["findings"]]
+    assert (status, told, report["incomplete"]) == (0, [], [])
+    assert report["cases"][0]["launches"] == 3
+
+
+def test_our_first_execute_is_captured_and_replays_serve_other_lengths(tmp_path):
+    status, report = run("captured_attention", tmp_path)
+    told = [f"{f['kind']}: {f['message']}" for f in report["findings"]]
+    assert (status, told, report["incomplete"]) == (0, [], [])
+    assert report["cases"][0]["launches"] == 6
+
+
+def test_lengths_that_a_graph_keeps_show_in_the_values(tmp_path):
+    status, report = run("captured_attention", tmp_path, "baked")
+    assert status == 3
+    (reason,) = [entry["reason"] for entry in report["incomplete"]]
+    assert "AssertionError: Tensor-likes are not close" in reason
