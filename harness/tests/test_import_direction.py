@@ -184,3 +184,11 @@ def test_a_wrong_import_is_seen(name, text, word):
 def test_imports_for_type_checkers_do_not_count():
     text = "if TYPE_CHECKING:\n    import torch\nelse:\n    import numpy"
     assert imports(ast.parse(text)) == {"numpy"}
+
+
+def test_no_two_test_files_share_a_name():
+    """Pytest imports them by their name alone, since their folders are no packages."""
+    roots = ("harness", "kernels", "reference", "reports", "scenarios")
+    files = [p for root in roots for p in (ROOT / root).rglob("tests/**/*.py")]
+    names = [path.name for path in files]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
