@@ -77,10 +77,6 @@ class Calls:
         """Raise `cudaErrorNotReady` unless all work of a stream is done."""
         _ready(self.runtime.query_stream(self.stream(handle)))
 
-    def stream_priority(self, handle: int) -> int:
-        """Return the priority of a stream."""
-        return self.stream(handle).priority
-
     def event_create(self, flags: int = 0) -> int:
         """Make an event and return its handle."""
         handle = next(self._numbers)

@@ -14,8 +14,3 @@ def join(into: dict[int, int], other: Clock) -> None:
     for agent, tick in other.items():
         if into.get(agent, 0) < tick:
             into[agent] = tick
-
-
-def covers(clock: Clock, other: Clock) -> bool:
-    """Whether `clock` knows everything that `other` knows."""
-    return all(clock.get(agent, 0) >= tick for agent, tick in other.items())

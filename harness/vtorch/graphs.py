@@ -35,7 +35,6 @@ class CUDAGraph:
         """
         world = self.world
         stream = world.current()
-        world.storages.settle()
         made = world.runtime.begin_capture(
             stream, mode=capture_error_mode, pool=pool[1] if pool is not None else 0
         )
@@ -51,7 +50,6 @@ class CUDAGraph:
         if self._stream is None:
             raise RuntimeError("capture_end without capture_begin")
         stream, self._stream = self._stream, None
-        self.world.storages.settle()
         self._graph = self.world.runtime.end_capture(stream)
         if self._graph.empty:
             import warnings
@@ -82,7 +80,6 @@ class CUDAGraph:
             raise RuntimeError(
                 "Called CUDAGraph::replay without a preceding successful capture."
             )
-        self.world.storages.settle()
         self.world.runtime.launch_graph(self._exec, self.world.current())
 
     def reset(self) -> None:

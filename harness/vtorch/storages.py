@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -49,7 +48,6 @@ class Storages:
         self._segments = segments
         self._blocks: dict[int, Block | None] = {}
         self._pinned: dict[int, HostBlock] = {}
-        self._gone: deque[tuple[Block | HostBlock, CallSite]] = deque()
         self._nothing = np.zeros(2 * _EMPTY_BYTES, np.uint8)
         start = int(self._nothing.ctypes.data)
         # Tensors without elements need a storage to be known by.
@@ -108,7 +106,6 @@ class Storages:
         Raises:
             CudaError: cudaErrorMemoryAllocation, or what a capture forbids.
         """
-        self.settle()
         needed = extent(size, stride) * dtype.itemsize
         if not needed:
             return _over(self._empty, dtype, size, stride)
@@ -121,7 +118,6 @@ class Storages:
         self, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int]
     ) -> torch.Tensor:
         """Allocate a host tensor in pinned memory."""
-        self.settle()
         needed = extent(size, stride) * dtype.itemsize
         block = self._runtime.malloc_host(max(needed, 1))
         lease = Lease(block.address, block.size, lambda: self._back(block))
@@ -138,9 +134,6 @@ class Storages:
         if tensor.is_conj():
             made = torch._conj(made)
         return torch._neg_view(made) if tensor.is_neg() else made
-
-    def settle(self) -> None:
-        """Free what finalizers left over; the runtime does so at the end of a call."""
 
     def _back(self, block: Block | HostBlock) -> None:
         if not sys.is_finalizing():

@@ -229,10 +229,9 @@ def _streams(world: World) -> Iterator[Change]:
 
 
 def _memory(world: World) -> Iterator[Change]:
-    runtime, storages = world.runtime, world.storages
+    runtime = world.runtime
 
     def stats(device: object = None) -> dict[str, Any]:
-        storages.settle()
         seen = runtime.memory_stats(world.device_index(device))
 
         def counts(current: int, peak: int, allocated: int, freed: int) -> Any:
@@ -257,7 +256,6 @@ def _memory(world: World) -> Iterator[Change]:
         }
 
     def empty() -> None:
-        storages.settle()
         runtime.empty_cache()
 
     def reset(device: object = None) -> None:
