@@ -7,7 +7,7 @@ the result is allocated and returned, and the CPU kernel runs on it at the landi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -24,6 +24,7 @@ from sidestream.harness.runtime import (
 )
 from sidestream.harness.runtime.op import Run
 from sidestream.harness.vtorch.metadata import Meta, Metadata
+from sidestream.harness.vtorch.operands import INDEXED, effects, fresh, same_device
 from sidestream.harness.vtorch.operator_schema import (
     Operator,
     masks,
@@ -41,12 +42,6 @@ _METADATA = {
     *("aten::is_same_size", "aten::is_set_to", "aten::is_pinned"),
     *("aten::_has_compatible_shallow_copy_type", "aten::set_"),
     *("aten::_version", "aten::sym_size", "aten::sym_numel"),
-}
-_INDEXED = {
-    "aten::index",
-    "aten::index_put",
-    "aten::index_put_",
-    "aten::_index_put_impl_",
 }
 
 
@@ -87,7 +82,7 @@ class Operators:
             return rule(op, func, args, kwargs)
         if wanted == "cpu":
             return func(*replaced(args, _blank), **kwargs)
-        if op.name in _INDEXED and op.hands_out:
+        if op.name in INDEXED and op.hands_out:
             if not masks(args[1]):
                 return self._enqueue(op, func, args, kwargs, given, homes)
             if op.name != "aten::index":
@@ -111,7 +106,7 @@ class Operators:
         """Allocate the results of an operator, and let it fill them when it lands."""
         world = self._world
         if DEVICE in homes:  # else a factory, after the example of a host tensor
-            _same_device(op, args, given, homes)
+            same_device(op, args, given, homes)
         stream = world.current()
         site = here()
         result = self._metadata.of(func, args, kwargs) if op.makes else None
@@ -128,10 +123,10 @@ class Operators:
                 self._reshape(changed, meta, stream, op.label)
             results.append(changed)
         if not op.empty:
-            reads, writes = _effects(op, given, homes)
+            reads, writes = effects(op, given, homes)
             run = self._runner(op, func, args, kwargs, made, stream, site)
             if world.crossing and homes[:1] == [DEVICE] and indexed(op.name, args):
-                rest = _effects(op, given[1:], homes[1:])
+                rest = effects(op, given[1:], homes[1:])
                 run = self._exactly(op, args, run, rest, spans_of(made))
             world.runtime.enqueue(
                 kind=op.kind,
@@ -184,7 +179,7 @@ class Operators:
         def run() -> None:
             with plain(), _blamed(op, site):
                 got = func(*args, **kwargs)
-                for target, value in zip(into, _new(op, got), strict=True):
+                for target, value in zip(into, fresh(op, got), strict=True):
                     target.copy_(value)
 
         if not op.random:
@@ -277,7 +272,7 @@ class Operators:
         homes: list[int],
     ) -> Any:
         """Carry out an operator that the host waits for, then place its results."""
-        _same_device(op, args, given, homes)
+        same_device(op, args, given, homes)
         world = self._world
         stream, site = world.current(), here()
         keep = self._keep
@@ -291,7 +286,7 @@ class Operators:
             with plain(), _blamed(op, site):
                 got.append(func(*raw, **named))
 
-        reads, writes = _effects(op, given, homes)
+        reads, writes = effects(op, given, homes)
         world.runtime.enqueue(
             kind="torch",
             label=op.label,
@@ -452,56 +447,6 @@ def _blamed(op: Operator, site: CallSite) -> Iterator[None]:
         raise CudaError(
             "cudaErrorAssert", f"{op.label}, called at {site}, failed: {error}"
         ) from error
-
-
-def _effects(
-    op: Operator, given: Iterable[tuple[int | str, torch.Tensor]], homes: list[int]
-) -> tuple[list[Span], list[Span]]:
-    """Return the device bytes that an operator reads and changes."""
-    reads: list[Span] = []
-    writes: list[Span] = []
-    for (key, tensor), home in zip(given, homes, strict=True):
-        if home != DEVICE:
-            continue
-        touched = spans(tensor)
-        if key not in op.unread:
-            reads += touched
-        if key in op.written:
-            writes += touched
-    return reads, writes
-
-
-def _same_device(
-    op: Operator,
-    args: Sequence[Any],
-    given: list[tuple[int | str, torch.Tensor]],
-    homes: list[int],
-) -> None:
-    """Refuse host tensors among device tensors as torch does.
-
-    Raises:
-        RuntimeError: naming the operator; numbers and index tensors may mix.
-    """
-    for (key, tensor), home in zip(given, homes, strict=True):
-        index = op.name in _INDEXED and key == 1
-        if home == DEVICE or index or (not tensor.dim() and key not in op.written):
-            continue
-        if tensor.device.type == "meta" or op.name.startswith("aten::_fused_"):
-            continue
-        raise RuntimeError(
-            "Expected all tensors to be on the same device, but found at least two "
-            f"devices, cuda:0 and cpu! (argument {key} of {op.label})"
-        )
-
-
-def _new(op: Operator, got: Any) -> list[torch.Tensor]:
-    """Return the tensors of a result that are not changed arguments."""
-    values = [got] if len(op.returns) == 1 else list(got or ())
-    fresh: list[torch.Tensor] = []
-    for value, key in zip(values, op.returns, strict=True):
-        if key is None:
-            fresh += [t for _, t in tensors((value,), {})]
-    return fresh
 
 
 def _blank(tensor: torch.Tensor) -> torch.Tensor:
