@@ -25,6 +25,17 @@ FLAGS = (
     *("-ffp-contract=off", "-fno-math-errno", "-fwrapv", "-fno-strict-aliasing"),
     # Nobody reads exception flags; without them branches become vector selects.
     "-fno-trapping-math",
+    # What C lets pass and is never meant: calls without a prototype, whose arguments
+    # are then guessed, pointers and integers taken for each other, a forgotten return.
+    "-Werror=implicit-function-declaration",
+    "-Werror=implicit-int",
+    "-Werror=incompatible-pointer-types",
+    "-Werror=int-conversion",
+    "-Werror=return-type",
+    "-Werror=strict-prototypes",
+    "-Werror=uninitialized",
+    "-Werror=array-bounds",
+    "-Werror=shift-count-overflow",
 )
 
 

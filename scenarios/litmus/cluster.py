@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.litmus.statements import expect, wait
+from sidestream.scenarios.litmus.statements import commit, expect, lead, mma, wait
 from sidestream.scenarios.litmus.twin import Found, Twin, dsmem, race
 
 _BARRIER = "Parallel Synchronization and Communication Instructions: barrier.cluster"
@@ -26,6 +26,12 @@ _CAST = (
     "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     ".multicast::cluster"
 )
+_COMMIT = "TensorCore 5th Generation Instructions: tcgen05.commit"
+_COMMIT_FAR = (
+    "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%pbar];\n"
+)
+_MMA = "tcgen05.mma.cta_group::1.kind::f16"
+_NEARBY = "fence.proxy.async;\n@%one st.shared::cluster.b32 [%px], 1;\n"
 _EXPECT = "@%one " + expect(256)
 _EXPECT_WORD = "@%one " + expect(4)
 _FREE = "@%one mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r4];\n"
@@ -155,6 +161,18 @@ TWINS = (
         bars=(1,),
         op=".acquire.cluster",
         found=_PAIR,
+        broken_in=("isa",),
+    ),
+    _pair(
+        "wait_for_a_commit_of_the_peer_with_the_default_scope",
+        "M6",
+        _COMMIT,
+        lead(mma() + _COMMIT_FAR + commit("%bar+8")) + wait(0, "%bar+8") + _JOIN,
+        wait(sem="<op>") + _NEARBY + _JOIN,
+        bars=(1, 1),
+        tensor=32,
+        op=".acquire.cluster",
+        found=dsmem(_MMA, "st.shared::cluster.b32"),
         broken_in=("isa",),
     ),
     _pair(

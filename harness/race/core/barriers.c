@@ -130,7 +130,10 @@ void detector_mbar_engine(Detector *d, u32 id, u32 pc, u32 memory, u32 address,
   if (history) knowledge_copy(d->scratch, e->known);
   else knowledge_clear(d->scratch);
   knowledge_raise(d->scratch, PLANE_ORDER, e->comp, e->clock, ANY_LANE);
-  add(d, &b->current[REACH_OWN], &b->in_current[REACH_OWN], d->scratch);
+  /* PTX ISA, tcgen05.commit: its arrival is of cluster scope. Whether a wait of a copy's
+   * bytes needs a scope the ISA leaves open; none is asked of it. */
+  u32 reach = history && e->warp / d->warps != memory ? REACH_CLUSTER : REACH_OWN;
+  add(d, &b->current[reach], &b->in_current[reach], d->scratch);
 }
 
 void detector_mbar_phase(Detector *d, u32 memory, u32 address) {
