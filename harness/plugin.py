@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import torch
 
     from sidestream.harness.cuda.host_sync import HostLog
-    from sidestream.harness.cuda.virtual_cuda import Stream
     from sidestream.harness.run.live import LiveDevice
+    from sidestream.harness.vtorch.streams import Stream
     from sidestream.scenarios.scenario import Scenario
 
 SIDE_STREAM = 0x51DE
@@ -143,10 +143,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[LiveDevice]:
 @pytest.fixture
 def side_stream(device: LiveDevice) -> Iterator[Stream]:
     """A current stream that is not the default one; launches elsewhere fail."""
-    stream = device.world.stream
-    stream.cuda_stream = stream.stream_id = SIDE_STREAM
-    device.activation.runtime.current_stream(SIDE_STREAM)
-    yield stream
+    yield device.world.choose(SIDE_STREAM)
     stray = [o.kernel for o in device.outcomes if o.stream != SIDE_STREAM]
     if stray:
         pytest.fail(

@@ -90,8 +90,11 @@ _METADATA = {
 }
 _MOST_FRAMES = 24
 _PASSED = ("torch", "contextlib")
-_OURS = (__name__, "sidestream.harness.cuda.virtual_cuda")
-"""Modules whose frames lie between a user's call and this log."""
+_OURS = (
+    *(__name__, "sidestream.harness.cuda.virtual_cuda"),
+    *("sidestream.harness.vtorch", "sidestream.harness.runtime"),
+)
+"""Modules and packages whose frames lie between a user's call and this log."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +248,7 @@ def user_stack() -> tuple[str, ...]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(frames) < _MOST_FRAMES:
         module = frame.f_globals.get("__name__", "")
-        if module.split(".")[0] not in _PASSED and module not in _OURS:
+        if module.split(".")[0] not in _PASSED and not module.startswith(_OURS):
             code = frame.f_code
             frames.append(f"{code.co_filename}:{frame.f_lineno} in {code.co_name}")
         frame = frame.f_back

@@ -61,6 +61,15 @@ class StreamCalls(State):
             thread = self.order.host().agent
             return self.streams.external(handle, device=device, thread=thread)
 
+    def adopt_stream(self, handle: int, *, device: int = 0) -> Stream:
+        """Return the stream of a raw handle, which someone else may have made.
+
+        One that is not known yet counts as non-blocking.
+        """
+        with self.lock:
+            thread = self.order.host().agent
+            return self.streams.adopt(handle, device=device, thread=thread)
+
     def stream(self, handle: int, *, device: int = 0) -> Stream:
         """Return the stream of a raw handle; 0, 1 and 2 by the current `device`.
 

@@ -194,6 +194,14 @@ class StreamTable:
             self._blocking[device].append(made)
         return made
 
+    def adopt(self, handle: int, *, device: int, thread: int) -> Stream:
+        """Return the stream of a handle; one that is not known is non-blocking."""
+        if handle > PER_THREAD and handle not in self._by_handle:
+            self._by_handle[handle] = Stream(
+                handle=handle, device=device, blocking=False, agent=next(self._agents)
+            )
+        return self.find(handle, device=device, thread=thread)
+
     def destroy(self, stream: Stream) -> None:
         """Take a stream's handle out of use; waits for the device still cover it.
 

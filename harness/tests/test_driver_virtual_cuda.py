@@ -1,5 +1,7 @@
 """torch.cuda over host memory."""
 
+import threading
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from sidestream.harness.cuda.host_sync import HostLog
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.dsl.activation import activate
+from sidestream.harness.errors import UnsupportedError
 
 
 @pytest.fixture
@@ -160,3 +163,55 @@ def test_worlds_nest_and_streams_follow():
     with VirtualCuda(device, AllocationTable(), stream=2):
         assert kept(0) == 2
         assert torch.cuda.current_stream().cuda_stream == 2
+
+
+def test_streams_are_torchs_and_a_handle_is_shown_as_it_was_given():
+    device = activate(arch="sm_120a")
+    with VirtualCuda(device, AllocationTable(), stream=1) as world:
+        assert torch.cuda.current_stream() == torch.cuda.default_stream()
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            assert torch._C._cuda_getCurrentRawStream(0) == side.cuda_stream != 1
+            event = torch.cuda.current_stream().record_event()
+        event.synchronize()
+        assert torch._C._cuda_getCurrentRawStream(0) == 1
+        world.choose(0x99)
+        assert torch.cuda.current_stream().cuda_stream == 0x99
+        assert world.stream == torch.cuda.current_stream()
+
+
+def test_threads_see_the_device(world):
+    seen = []
+    thread = threading.Thread(
+        target=lambda: seen.append(torch.ones(2, device="cuda").is_cuda)
+    )
+    thread.start()
+    thread.join()
+    assert seen == [True]
+
+
+def test_autograd_optimizers_and_pinned_memory_work(world):
+    layer = torch.nn.Linear(4, 2, device="cuda")
+    host = torch.ones(3, 4).pin_memory()
+    assert host.is_pinned()
+    assert not host.is_cuda
+    layer(host.to("cuda", non_blocking=True)).sum().backward()
+    torch.optim.SGD(layer.parameters(), lr=0.5).step()
+    assert layer.bias.grad.is_cuda
+    assert layer.bias.grad.tolist() == [3.0, 3.0]
+
+
+def test_what_the_table_holds_is_counted(world):
+    before = torch.cuda.memory_allocated()
+    kept = torch.empty(1000, dtype=torch.uint8, device="cuda")
+    assert torch.cuda.memory_allocated() - before == kept.numel()
+
+
+def test_host_and_device_tensors_do_not_mix(world):
+    with pytest.raises(RuntimeError, match="on the same device"):
+        torch.ones(3, device="cuda") + torch.ones(3)
+
+
+def test_graphs_are_refused_by_name(world):
+    with pytest.raises(UnsupportedError, match="sidestream run"):
+        torch.cuda.CUDAGraph()

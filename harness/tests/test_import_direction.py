@@ -20,7 +20,7 @@ ALLOWED = {
     "harness.ptx": {"harness.errors"},
     "harness.exec": {"harness.ptx", "harness.errors", "harness.launch"},
     # Memory, host log and the torch stand-in know how the core sees an allocation.
-    "harness.cuda": {"harness.exec", *LEAVES},
+    "harness.cuda": {"harness.exec", "harness.runtime", "harness.vtorch", *LEAVES},
     "harness.dsl": {"harness.cuda", "harness.exec", *LEAVES},
     # Execution knows nothing of those who watch it.
     "harness.race": {"harness.exec", "harness.ptx"},
@@ -32,8 +32,8 @@ ALLOWED = {
     # Schedules are spelled as execution spells them; the rest stands alone.
     "harness.runtime": {"harness.exec", "harness.errors", "harness.finding"},
     "harness.bindings": {"harness.runtime"},
-    # torch on that runtime; of the DSL it knows the chip and the native side.
-    "harness.vtorch": {"harness.dsl", "harness.runtime", *LEAVES},
+    # torch on that runtime; what the chip and the native side are it is told.
+    "harness.vtorch": {"harness.runtime", *LEAVES},
     "harness.mutate": {
         *("harness.device", "harness.dsl", "harness.exec", "harness.ptx"),
         *LEAVES,
@@ -61,7 +61,7 @@ ALLOWED = {
     "harness.cli": {"harness.commands", "harness.run", "harness.errors"},
     "harness.plugin": {
         *("harness.checks", "harness.cuda", "harness.drivers", "harness.dsl"),
-        *("harness.run", "scenarios", *LEAVES),
+        *("harness.run", "harness.vtorch", "scenarios", *LEAVES),
     },
 }
 """What each part may import; tests are free."""

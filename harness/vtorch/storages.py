@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from sidestream.harness.runtime import Block, HostBlock, Runtime, Stream
+from sidestream.harness.runtime.allocator import Statistics
 from sidestream.harness.runtime.op import CallSite, here
 from sidestream.harness.vtorch.segments import Region, Segments, memory
 
@@ -134,6 +135,10 @@ class Storages:
         if tensor.is_conj():
             made = torch._conj(made)
         return torch._neg_view(made) if tensor.is_neg() else made
+
+    def statistics(self, device: int) -> Statistics:
+        """Return the allocator's counts, which the caller may reset."""
+        return self._runtime.memory_stats(device)
 
     def _back(self, block: Block | HostBlock) -> None:
         if not sys.is_finalizing():

@@ -37,18 +37,21 @@ class Stream:
     ) -> None:
         index = self.world.device_index(device)
         runtime = self.world.runtime
+        self._handle: int | None = None
         if stream_ptr is not None:
             self.stream = runtime.external_stream(stream_ptr, device=index)
+            # 1 names the default stream as 0 does, and is shown as it was given.
+            self._handle = stream_ptr or None
         elif stream_id is not None:
             self.stream = runtime.stream(stream_id, device=index)
         else:
             self.stream = runtime.pool_stream(device=index, priority=priority)
 
     @classmethod
-    def over(cls, stream: RuntimeStream) -> Stream:
-        """Return the torch object of a stream of the runtime."""
+    def over(cls, stream: RuntimeStream, handle: int | None = None) -> Stream:
+        """Return the torch object of a stream of the runtime, named by a handle."""
         made = cls.__new__(cls)
-        made.stream = stream
+        made.stream, made._handle = stream, handle
         return made
 
     stream: RuntimeStream
@@ -56,7 +59,7 @@ class Stream:
     @property
     def cuda_stream(self) -> int:
         """The raw handle."""
-        return self.stream.handle
+        return self.stream.handle if self._handle is None else self._handle
 
     @property
     def stream_id(self) -> int:
@@ -120,8 +123,8 @@ class Stream:
         return self.world.runtime.capturing(self.stream) != "none"
 
     def __enter__(self) -> Stream:
-        self._before = self.world.chosen()
-        self.world.choose(self.stream)
+        self._before = self.world.chosen(), self.world.chosen_handle()
+        self.world.choose(self.stream, handle=self.cuda_stream)
         return self
 
     def __exit__(
@@ -130,7 +133,8 @@ class Stream:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.world.choose(self._before)
+        stream, handle = self._before
+        self.world.choose(stream, handle=handle)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and other.stream is self.stream

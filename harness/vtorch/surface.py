@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sidestream.harness.errors import UnsupportedError
+from sidestream.harness.vtorch.attributes import Change
 from sidestream.harness.vtorch.dlpack import capsule, import_capsule
 from sidestream.harness.vtorch.generators import AnyGenerator
 from sidestream.harness.vtorch.graphs import CUDAGraph
 from sidestream.harness.vtorch.streams import Event, ExternalStream, Stream
-from sidestream.harness.vtorch.world import DEVICE, World, is_cuda
+from sidestream.harness.vtorch.world import (
+    DEVICE,
+    World,
+    innermost_handle,
+    is_cuda,
+)
 
 if TYPE_CHECKING:
     from sidestream.harness.dsl.chip import Chip
-
-Change = tuple[object, str, object]
-"""Owner, name and replacement."""
 
 _MODES = {"default": 0, "warn": 1, "error": 2}
 
@@ -163,7 +166,7 @@ def _streams(world: World) -> Iterator[Change]:
 
     def current(device: object = None) -> Stream:
         world.device_index(device)
-        return stream.over(world.current())
+        return stream.over(world.current(), world.handle())
 
     def default(device: object = None) -> Stream:
         world.device_index(device)
@@ -171,7 +174,7 @@ def _streams(world: World) -> Iterator[Change]:
 
     def choose(chosen: Stream | None) -> None:
         if chosen is not None:
-            world.choose(chosen.stream)
+            world.choose(chosen.stream, handle=chosen.cuda_stream)
 
     def from_external(data_ptr: int, device: object = None) -> Stream:
         return external(data_ptr, device)
@@ -193,9 +196,6 @@ def _streams(world: World) -> Iterator[Change]:
                 )
             mode = _MODES[mode]
         world.sync_debug = mode
-
-    def raw(device: int = 0) -> int:
-        return world.current().handle
 
     for owner in (cuda, cuda.streams):
         yield owner, "Stream", stream
@@ -224,15 +224,14 @@ def _streams(world: World) -> Iterator[Change]:
     # A class remembers the stream it captures on; that of another world is none here.
     yield cuda.graph, "default_capture_stream", None
     yield torch._C, "_host_emptyCache", _answer(None)
-    # Packages keep this function, so it must answer for whatever world comes later.
-    yield torch._C, "_cuda_getCurrentRawStream", raw
+    yield torch._C, "_cuda_getCurrentRawStream", innermost_handle
 
 
 def _memory(world: World) -> Iterator[Change]:
     runtime = world.runtime
 
     def stats(device: object = None) -> dict[str, Any]:
-        seen = runtime.memory_stats(world.device_index(device))
+        seen = world.storages.statistics(world.device_index(device))
 
         def counts(current: int, peak: int, allocated: int, freed: int) -> Any:
             both = {
@@ -259,12 +258,12 @@ def _memory(world: World) -> Iterator[Change]:
         runtime.empty_cache()
 
     def reset(device: object = None) -> None:
-        seen = runtime.memory_stats(world.device_index(device))
+        seen = world.storages.statistics(world.device_index(device))
         seen.allocated_peak, seen.reserved_peak = seen.allocated, seen.reserved
 
     def info(device: object = None) -> tuple[int, int]:
         total = world.chip.memory_bytes
-        seen = runtime.memory_stats(world.device_index(device))
+        seen = world.storages.statistics(world.device_index(device))
         return total - seen.reserved, total
 
     changed: dict[str, object] = {

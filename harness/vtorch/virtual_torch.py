@@ -6,16 +6,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
-from unittest import mock
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sidestream.harness.runtime import Landing, Runtime, Stream
+from sidestream.harness.runtime import Landing, Runtime
+from sidestream.harness.vtorch.attributes import Change, replaced_attributes
 from sidestream.harness.vtorch.calls import CallMode, Calls
 from sidestream.harness.vtorch.operators import Operators
 from sidestream.harness.vtorch.segments import Segments
+from sidestream.harness.vtorch.storages import Storages
 from sidestream.harness.vtorch.surface import changes
 from sidestream.harness.vtorch.world import World
 
@@ -35,6 +36,8 @@ class VirtualTorch:
         activation: The virtual device that compiled kernels launch on, if there is
             one: its DLPack consumers then see device memory and the current stream.
         memory_bytes: Size of device memory; that of the chip if absent.
+        storages: Makes what gives tensors their memory; the runtime's caching
+            allocator does if absent.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class VirtualTorch:
         landing: Landing | None = None,
         activation: Activation | None = None,
         memory_bytes: int | None = None,
+        storages: Callable[[Runtime, Segments], Storages] = Storages,
     ) -> None:
         segments = Segments()
         self.runtime = Runtime(
@@ -52,35 +56,43 @@ class VirtualTorch:
             memory_bytes=memory_bytes or chip.memory_bytes,
             backing=segments,
         )
-        self.world = World(self.runtime, segments, chip)
+        self.world = World(self.runtime, segments, chip, storages)
         self._activation = activation
         self._operators = Operators(self.world)
         self._calls = Calls(self.world)
         self._stack: ExitStack | None = None
 
-    def __enter__(self) -> VirtualTorch:
+    def __enter__(self) -> Self:
         stack = ExitStack()
         world = self.world
         if self._activation is not None:
             native = self._activation.runtime
             stack.callback(native.device_ranges, [])
             stack.callback(native.current_stream, 0)
-            world.segments.changed = self._publish
-            world.stream_changed = self._follow
-            self._publish()
-            self._follow(world.current())
-        for owner, name, value in changes(world):
-            stack.enter_context(mock.patch.object(owner, name, value, create=True))
-        stack.enter_context(
-            mock.patch.object(torch.Tensor, "record_stream", self._record_stream())
-        )
-        start = threading.Thread.start
-        stack.enter_context(
-            mock.patch.object(threading.Thread, "start", self._starter(start))
-        )
+            world.segments.changed = self.publish
+            world.stream_changed = native.current_stream
+            self.publish()
+            native.current_stream(world.handle())
+        stack.enter_context(replaced_attributes(self.changes()))
+        stack.enter_context(world.innermost())
         stack.enter_context(self.modes())
         self._stack = stack
         return self
+
+    def changes(self) -> Iterator[Change]:
+        """Yield everything that is replaced while entered."""
+        yield from changes(self.world)
+        yield torch.Tensor, "record_stream", self._record_stream()
+        yield threading.Thread, "start", self._starter(threading.Thread.start)
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Return (start, end) of all device memory."""
+        return self.world.segments.ranges()
+
+    def publish(self) -> None:
+        """Tell the native side which addresses are device memory now."""
+        if self._activation is not None:
+            self._activation.runtime.device_ranges(self.ranges())
 
     def _record_stream(self) -> Callable[[torch.Tensor, Any], None]:
         def record_stream(value: torch.Tensor, stream: Any) -> None:
@@ -120,14 +132,6 @@ class VirtualTorch:
             start(thread)
 
         return started
-
-    def _publish(self) -> None:
-        if self._activation is not None:
-            self._activation.runtime.device_ranges(self.world.segments.ranges())
-
-    def _follow(self, stream: Stream) -> None:
-        if self._activation is not None:
-            self._activation.runtime.current_stream(stream.handle)
 
 
 class _DeviceOperators:

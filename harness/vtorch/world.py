@@ -26,6 +26,7 @@ DEFAULT, WARN, ERROR = 0, 1, 2
 
 class _Thread(threading.local):
     stream: Stream | None = None
+    handle: int = 0
     wanted: str | None = None
 
 
@@ -36,19 +37,26 @@ class World:
         runtime: Where operations go; its backing must be `segments`.
         segments: Memory of the runtime.
         chip: What the device is.
+        storages: Makes what gives tensors their memory.
     """
 
-    def __init__(self, runtime: Runtime, segments: Segments, chip: Chip) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        segments: Segments,
+        chip: Chip,
+        storages: Callable[[Runtime, Segments], Storages] = Storages,
+    ) -> None:
         self.runtime = runtime
         self.segments = segments
         self.chip = chip
-        self.storages = Storages(runtime, segments)
+        self.storages = storages(runtime, segments)
         self.generators = Generators()
         self.sync_debug = DEFAULT
         self.crossing = False
         """Whether another stream than the default one was ever current."""
-        self.stream_changed: Callable[[Stream], None] = lambda stream: None
-        """Called when a thread's current stream changes."""
+        self.stream_changed: Callable[[int], None] = lambda handle: None
+        """Called when a thread's current stream changes, with its raw handle."""
         self.backward = BackwardStreams(self)
         self._default = runtime.stream(0)
         self._thread = _Thread()
@@ -68,12 +76,38 @@ class World:
         """Return the stream that the calling thread has set."""
         return self._thread.stream or self._default
 
-    def choose(self, stream: Stream) -> None:
-        """Make a stream the calling thread's current one."""
-        self._thread.stream = stream
+    def handle(self) -> int:
+        """Return the raw handle of the current stream, as it was given."""
+        current = self.current()
+        if current is self._thread.stream:
+            return self._thread.handle
+        return current.handle
+
+    def chosen_handle(self) -> int:
+        """Return the raw handle of the stream that the calling thread has set."""
+        return self._thread.handle if self._thread.stream is not None else 0
+
+    def choose(self, stream: Stream, *, handle: int | None = None) -> None:
+        """Make a stream the calling thread's current one.
+
+        Args:
+            stream: The stream.
+            handle: The raw handle that it was named by; 1 names the stream 0 as well.
+        """
+        handle = stream.handle if handle is None else handle
+        self._thread.stream, self._thread.handle = stream, handle
         self.crossing = self.crossing or stream is not self._default
         self.backward.note(stream)
-        self.stream_changed(stream)
+        self.stream_changed(handle)
+
+    @contextmanager
+    def innermost(self) -> Iterator[None]:
+        """Let `innermost_handle` answer for this device inside."""
+        _entered.append(self)
+        try:
+            yield
+        finally:
+            _entered.remove(self)
 
     @property
     def default(self) -> Stream:
@@ -135,6 +169,18 @@ class World:
             "cudaErrorInvalidDevice",
             f"invalid device ordinal {device}: the virtual GPU has device 0 only",
         )
+
+
+_entered: list[World] = []
+
+
+def innermost_handle(device: int = 0) -> int:
+    """Return the raw handle of the current stream of the device entered last.
+
+    Packages keep the function they ask for it, so that one function has to answer for
+    every device that comes later.
+    """
+    return _entered[-1].handle() if _entered else 0
 
 
 def is_cuda(device: object) -> bool:
