@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.faults import shared_place
 from sidestream.harness.device.sites import cta_text, site_at
@@ -9,24 +11,25 @@ from sidestream.harness.exec.program import SMEM_BASE, Program
 from sidestream.harness.finding import Finding, Rule, Site
 from sidestream.harness.launch import Launch
 from sidestream.harness.ptx import ir
+from sidestream.harness.ptx.sections import TENSOR_MODEL
 from sidestream.harness.race.watcher import Race, Side
 
 _MODEL = "Memory Consistency Model"
 _SYNC = "Parallel Synchronization and Communication Instructions"
 _COPY = "Data Movement and Conversion Instructions"
 _TENSOR = "TensorCore 5th Generation Instructions"
-RULES = {
+RULES: Mapping[str, str] = {
     "race.order": f"{_MODEL}: Conflict and Data-races",
-    "race.scope": f"{_MODEL}: Morally Strong Operations",
+    "race.scope": f"{_MODEL}: Morally strong operations",
     "B3": f"{_SYNC}: bar.warp.sync",
     "B7": f"{_SYNC}: griddepcontrol",
-    "B8": f"{_MODEL}: Memory synchronization, API synchronization",
-    "M8": f"{_SYNC}: mbarrier.init",
-    "P2": f"{_MODEL}: Proxies; fence.proxy",
-    "P3": f"{_COPY}: Asynchronous copy, Completion Mechanisms",
+    "B8": f"{_MODEL}: Memory synchronization",
+    "M8": f"{_SYNC}: mbarrier.init; {_SYNC}: membar / fence",
+    "P2": f"{_MODEL}: Proxies; {_SYNC}: membar / fence",
+    "P3": "Completion Mechanisms for Asynchronous Copy Operations",
     "P4": f"{_COPY}: cp.async.bulk.wait_group",
-    "P7": f"{_SYNC}: membar, fence; tensormap.cp_fenceproxy",
-    "T2": f"{_TENSOR}: Pipelined tcgen05 Instructions",
+    "P7": f"{_SYNC}: membar / fence; {_SYNC}: tensormap.cp_fenceproxy",
+    "T2": f"{TENSOR_MODEL}: Pipelined tcgen05 Instructions",
     "T4": f"{_TENSOR}: tcgen05.commit",
     "T5": f"{_TENSOR}: tcgen05.wait",
     "T6": f"{_TENSOR}: tcgen05.fence",

@@ -161,26 +161,26 @@ FAULTS: Mapping[str, FaultRule] = {
     "tmem-alloc": _rule(
         "tmem-alloc",
         "tmem.alloc",
-        "TensorCore 5th Generation Instructions: Tensor Memory Allocation and "
-        "Management",
+        "TensorCore 5th Generation Instructions: "
+        "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit",
         "breaks the rules of tensor memory allocation",
     ),
     "tmem": _rule(
         "out-of-bounds",
         "tmem.access",
-        "TensorCore 5th Generation Instructions: Tensor Memory",
+        "Tensor Memory; Access restrictions",
         "accesses tensor memory that it may not",
     ),
     "tmem-uninit": _rule(
         "uninit-read",
         "tmem.init",
-        "TensorCore 5th Generation Instructions: Tensor Memory",
+        "Tensor Memory",
         "reads tensor memory that nothing has written",
     ),
     "tcgen05": _rule(
         "contract",
         "tcgen05.operand",
-        "TensorCore 5th Generation Instructions",
+        "TensorCore 5th Generation Family Instructions",
         "has a descriptor or an operand that the instruction does not allow",
     ),
     "cluster": _rule(
@@ -192,7 +192,10 @@ FAULTS: Mapping[str, FaultRule] = {
     "clc": _rule(
         "contract",
         "clusterlaunchcontrol",
-        "Parallel Synchronization and Communication Instructions: clusterlaunchcontrol",
+        "Parallel Synchronization and Communication Instructions: "
+        "clusterlaunchcontrol.try_cancel; "
+        "Parallel Synchronization and Communication Instructions: "
+        "clusterlaunchcontrol.query_cancel",
         "breaks the protocol of cluster launch control",
     ),
 }

@@ -1,6 +1,6 @@
 """What the text of a kernel says about ordering, one note a bytecode row.
 
-PTX ISA, Memory Consistency Model: Operation Types, Scope; membar, fence; mbarrier;
+PTX ISA, Memory Consistency Model: Operation types, Scope; membar / fence; mbarrier;
 barrier.cluster. Where the text leaves a qualifier out, the default of its section.
 """
 

@@ -1,5 +1,5 @@
 """tcgen05.alloc, dealloc and relinquish_alloc_permit: who gets which columns, who
-waits, and what breaks a rule (PTX ISA, Tensor Memory Allocation and Management)."""
+waits, and what breaks a rule (PTX ISA, tcgen05.alloc, tcgen05.dealloc)."""
 
 import re
 

@@ -13,10 +13,10 @@ from sidestream.scenarios.litmus.twin import Twin, fault, gmem, smem
 
 _GROUP = "Data Movement and Conversion Instructions: cp.async.bulk.wait_group"
 _COMMIT = "Data Movement and Conversion Instructions: cp.async.bulk.commit_group"
-_MBAR = "Async proxy; mbarrier based completion mechanism"
+_MBAR = "Data Movement and Conversion Instructions: Mbarrier-based mechanism"
 _TX = (
-    "Parallel Synchronization and Communication Instructions: Tracking asynchronous "
-    "operations by the mbarrier object"
+    "Parallel Synchronization and Communication Instructions: mbarrier: Tracking "
+    "asynchronous operations by the mbarrier object"
 )
 _IN = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
 _OUT = "cp.async.bulk.global.shared::cta.bulk_group"

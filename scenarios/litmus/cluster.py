@@ -8,11 +8,11 @@ from sidestream.scenarios.litmus.twin import Found, Twin, dsmem, race
 _BARRIER = "Parallel Synchronization and Communication Instructions: barrier.cluster"
 _ARRIVE = "Parallel Synchronization and Communication Instructions: mbarrier.arrive"
 _WAIT = (
-    "Parallel Synchronization and Communication Instructions: mbarrier.test_wait, "
+    "Parallel Synchronization and Communication Instructions: mbarrier.test_wait / "
     "mbarrier.try_wait"
 )
 _ASYNC = "Data Movement and Conversion Instructions: st.async"
-_INIT = "Parallel Synchronization and Communication Instructions: membar, fence"
+_INIT = "Parallel Synchronization and Communication Instructions: membar / fence"
 _BULK = "Data Movement and Conversion Instructions: cp.async.bulk"
 _TENSOR = "Data Movement and Conversion Instructions: cp.async.bulk.tensor"
 _FAR = "@%one st.shared::cluster.b32 [%px], 1;\n"
@@ -306,7 +306,7 @@ TWINS = (
     _pair(
         "scope_of_a_shared_counter",
         "race.scope",
-        "Memory Consistency Model: Morally Strong Operations",
+        "Memory Consistency Model: Morally strong operations",
         "@%one red.relaxed.<op>.shared::cluster.add.u32 [%px], 1;\n",
         "@%one red.relaxed.cluster.shared::cta.add.u32 [%x], 1;\n",
         op="cluster",

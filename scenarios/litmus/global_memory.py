@@ -7,8 +7,8 @@ from sidestream.scenarios.litmus.twin import Twin, gmem, race
 
 _PATTERN = "Memory Consistency Model: Release and Acquire Patterns"
 _SCOPE = "Memory Consistency Model: Scope"
-_STRONG = "Memory Consistency Model: Morally Strong Operations"
-_SYNC = "Memory Consistency Model: Synchronizes-With"
+_STRONG = "Memory Consistency Model: Morally strong operations"
+_SYNC = "Memory Consistency Model: Causality Order"
 _FLAG = "[%g+1024]"
 _WRITE, _READ = "st.global.b32 [%g], 1;\n", "ld.global.b32 %r2, [%g];\n"
 _PAIR = gmem("st.global.b32", "ld.global.b32")

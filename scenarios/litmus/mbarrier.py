@@ -8,12 +8,13 @@ from sidestream.scenarios.litmus.twin import Twin, fault, smem
 _ARRIVE = "Parallel Synchronization and Communication Instructions: mbarrier.arrive"
 _DROP = "Parallel Synchronization and Communication Instructions: mbarrier.arrive_drop"
 _WAIT = (
-    "Parallel Synchronization and Communication Instructions: mbarrier.test_wait, "
+    "Parallel Synchronization and Communication Instructions: mbarrier.test_wait / "
     "mbarrier.try_wait"
 )
 _INIT = "Parallel Synchronization and Communication Instructions: mbarrier.init"
 _PHASE = (
-    "Parallel Synchronization and Communication Instructions: Phase of the mbarrier"
+    "Parallel Synchronization and Communication Instructions: mbarrier: Phase of the "
+    "mbarrier object"
 )
 _STORE, _LOAD = "st.shared.b32 [%xl], 1;\n", "ld.shared.b32 %r1, [%xl];\n"
 _PAIR = smem("st.shared.b32", "ld.shared.b32")

@@ -6,7 +6,7 @@ from sidestream.scenarios.litmus.statements import bulk_load, bulk_store, expect
 from sidestream.scenarios.litmus.twin import Twin, proxy, race, smem
 
 _TITLE = "Memory Consistency Model: Proxies"
-_FENCE = "Parallel Synchronization and Communication Instructions: membar, fence"
+_FENCE = "Parallel Synchronization and Communication Instructions: membar / fence"
 _STORE = "st.shared.b32 [%xl], 1;\n"
 _LOAD = "ld.shared.b32 %r1, [%xl];\n"
 _IN = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
@@ -146,7 +146,10 @@ TWINS = (
     Twin(
         name="completion_that_was_observed_needs_no_fence",
         rule="P2",
-        title="Memory Consistency Model: Proxies; Async proxy",
+        title=(
+            "Memory Consistency Model: Proxies; "
+            "Data Movement and Conversion Instructions: Async Proxy"
+        ),
         warps=(
             "@!%one bra $OVER;\n"
             + expect(128)
@@ -180,7 +183,7 @@ TWINS = (
     Twin(
         name="async_copy_of_a_thread_is_generic",
         rule="P1",
-        title="Data Movement and Conversion Instructions: Non-bulk copy, cp.async",
+        title="Data Movement and Conversion Instructions: cp.async",
         warps=(
             "cp.async.ca.shared.global [%xl], [%gl], 4;\ncp.async.wait_all;\n<op>"
             "bar.warp.sync -1;\n" + _SEND.replace("[%g]", "[%g+512]"),

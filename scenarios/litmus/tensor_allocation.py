@@ -5,7 +5,10 @@ from __future__ import annotations
 from sidestream.scenarios.litmus.statements import TMEM_STORE, WAIT_STORE, lead, until
 from sidestream.scenarios.litmus.twin import Twin, fault, smem, tmem
 
-_TITLE = "TensorCore 5th Generation Instructions: Allocation and Management"
+_TITLE = (
+    "TensorCore 5th Generation Instructions: "
+    "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit"
+)
 _ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32"
 _DEALLOC = "tcgen05.dealloc.cta_group::1.sync.aligned.b32"
 _GIVE_UP = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"

@@ -18,10 +18,11 @@ from sidestream.scenarios.litmus.statements import (
 )
 from sidestream.scenarios.litmus.twin import Twin, proxy, smem, tmem
 
+_MODEL = "Memory Consistency Model for 5th generation of TensorCore operations"
 _COMMIT = "TensorCore 5th Generation Instructions: tcgen05.commit"
-_PIPES = "TensorCore 5th Generation Instructions: Pipelined tcgen05 Instructions"
-_OTHER_THREAD = "Pipelined instructions, different thread"
-_SHARED = "TensorCore 5th Generation Instructions: Shared Memory Accesses"
+_PIPES = f"{_MODEL}: Pipelined tcgen05 Instructions"
+_OTHER_THREAD = f"{_MODEL}: Pipelined instructions, different thread"
+_SHARED = f"{_MODEL}: Shared Memory Accesses"
 _WAIT = "TensorCore 5th Generation Instructions: tcgen05.wait"
 _MMA = "tcgen05.mma.cta_group::1.kind::f16"
 _CP = "tcgen05.cp.cta_group::1.128x256b"

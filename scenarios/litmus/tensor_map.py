@@ -9,7 +9,7 @@ from __future__ import annotations
 from sidestream.scenarios.litmus.statements import expect, lead, until, wait
 from sidestream.scenarios.litmus.twin import Found, Twin, race, smem
 
-_FENCE = "Parallel Synchronization and Communication Instructions: membar, fence"
+_FENCE = "Parallel Synchronization and Communication Instructions: membar / fence"
 _FUSED = (
     "Parallel Synchronization and Communication Instructions: tensormap.cp_fenceproxy"
 )

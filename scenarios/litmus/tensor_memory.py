@@ -13,14 +13,15 @@ from sidestream.scenarios.litmus.statements import (
 )
 from sidestream.scenarios.litmus.twin import Twin, fault, tmem
 
+_MODEL = "Memory Consistency Model for 5th generation of TensorCore operations"
 _WAIT = "TensorCore 5th Generation Instructions: tcgen05.wait"
-_ASYNC = "TensorCore 5th Generation Instructions: Asynchronous Operations"
-_OTHERS = "Non-pipelined instructions, different thread"
+_ASYNC = f"{_MODEL}: Asynchronous Operations"
+_OTHERS = f"{_MODEL}: Non-pipelined instructions, different thread"
 _FENCE = "TensorCore 5th Generation Instructions: tcgen05.fence"
-_REGISTERS = "Register dependencies, same thread"
+_REGISTERS = f"{_MODEL}: Register dependencies, same thread"
 _USE = "add.u32 %r3, %r2, 1;\n"
 _FRESH = TMEM_STORE.replace("%r2", "%r5")
-_LANES = "TensorCore 5th Generation Instructions: Access restrictions"
+_LANES = "Access restrictions"
 _LD, _ST = (
     "tcgen05.ld.sync.aligned.32x32b.x1.b32",
     "tcgen05.st.sync.aligned.32x32b.x1.b32",

@@ -16,11 +16,12 @@ from sidestream.scenarios.litmus.statements import (
 )
 from sidestream.scenarios.litmus.twin import Twin, tmem
 
-_PIPES = "TensorCore 5th Generation Instructions: Pipelined tcgen05 Instructions"
+_MODEL = "Memory Consistency Model for 5th generation of TensorCore operations"
+_PIPES = f"{_MODEL}: Pipelined tcgen05 Instructions"
 _FENCE = "TensorCore 5th Generation Instructions: tcgen05.fence"
-_OTHERS = "Non-pipelined instructions, different thread"
-_SAME = "Non-pipelined instructions, same thread"
-_PIPED = "Pipelined instructions, different thread"
+_OTHERS = f"{_MODEL}: Non-pipelined instructions, different thread"
+_SAME = f"{_MODEL}: Non-pipelined instructions, same thread"
+_PIPED = f"{_MODEL}: Pipelined instructions, different thread"
 _MMA = "tcgen05.mma.cta_group::1.kind::f16"
 _CP, _SMALL = (
     "tcgen05.cp.cta_group::1.128x256b",

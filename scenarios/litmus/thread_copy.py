@@ -5,8 +5,12 @@ from __future__ import annotations
 from sidestream.scenarios.litmus.statements import wait
 from sidestream.scenarios.litmus.twin import Twin, gmem, smem
 
-_GROUP = "Data Movement and Conversion Instructions: cp.async.wait_group"
-_ALL = "Data Movement and Conversion Instructions: cp.async.wait_all"
+_GROUP = (
+    "Data Movement and Conversion Instructions: cp.async.wait_group / cp.async.wait_all"
+)
+_ALL = (
+    "Data Movement and Conversion Instructions: cp.async.wait_group / cp.async.wait_all"
+)
 _COMMIT = "Data Movement and Conversion Instructions: cp.async.commit_group"
 _MBAR = (
     "Parallel Synchronization and Communication Instructions: cp.async.mbarrier.arrive"

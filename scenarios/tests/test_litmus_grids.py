@@ -9,6 +9,7 @@ from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.in_order import InOrder, run_dependent
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.launch import Launch
+from sidestream.harness.ptx.sections import unknown
 from sidestream.scenarios.litmus import GRID_TWINS
 from sidestream.scenarios.litmus.kernel import (
     GLOBAL_BYTES,
@@ -73,6 +74,11 @@ def test_the_broken_launches_are_told_of_and_the_sound_ones_clean(name, profile)
             assert told(outcomes) == (set() if sound else expected), (seed, outcomes)
             assert [o.finished for o in outcomes] == [True, True]
             assert not any(o.incomplete for o in outcomes)
+
+
+@pytest.mark.parametrize("name", GRID_TWINS)
+def test_a_pair_of_launches_cites_a_section(name):
+    assert unknown(GRID_TWINS[name].title) == ()
 
 
 def grids(*bodies):

@@ -74,8 +74,9 @@ void detector_mbar_init(Detector *d, u32 slot, u32 warp, u32 pc, u32 lane, u32 m
   entry_set_flags(&b->init, ENTRY_WRITE);
 }
 
-/* What of `k` is about tensor memory: PTX ISA, tcgen05 Memory Consistency Model: what
- * orders execution hands it over, relaxed operations included. */
+/* What of `k` is about tensor memory: PTX ISA, Specialized Inter-thread Synchronization
+ * for tcgen05 instructions: what orders execution hands it over, relaxed operations
+ * included. */
 static void keep_tensor(const Detector *d, Knowledge *k) {
   for (u32 row = 0; row < 3 * PLANES; row++)
     for (u32 c = 0; c < k->n; c++)

@@ -1,6 +1,6 @@
 /* Tensor maps: writes through the generic proxy, reads through the tensor-map proxy.
  *
- * PTX ISA, membar, fence (fence.proxy.tensormap::generic); tensormap.cp_fenceproxy;
+ * PTX ISA, membar / fence (fence.proxy.tensormap::generic); tensormap.cp_fenceproxy;
  * Memory Consistency Model: Proxies. A write of a map reaches a copy that uses the map
  * if a releasing proxy fence comes after the write, an acquiring one of the map's
  * address after that and before the copy, and each of the two fences has a scope that

@@ -13,7 +13,7 @@
 enum EntryFlag {
   ENTRY_WRITE = 1,
   ENTRY_ASYNC = 2,  /* through the async proxy */
-  ENTRY_STRONG = 4, /* may be morally strong (PTX ISA: Morally Strong Operations) */
+  ENTRY_STRONG = 4, /* may be morally strong (PTX ISA: Morally strong operations) */
   ENTRY_ENGINE = 8, /* made by an asynchronous operation */
   /* A copy reads its tensor map, through the tensor-map proxy: a combination that no
    * other access has. */

@@ -1,6 +1,6 @@
 /* Tensor memory: what a warp and its threads do in it, and what orders that.
  *
- * PTX ISA, TensorCore 5th Generation Instructions: Memory Consistency Model (Pipelined
+ * PTX ISA, Memory Consistency Model for 5th generation of TensorCore operations (Pipelined
  * tcgen05 Instructions; Specialized Inter-thread Synchronization; Canonical
  * synchronization patterns), tcgen05.commit, tcgen05.wait, tcgen05.fence.
  *
