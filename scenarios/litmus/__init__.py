@@ -21,6 +21,7 @@ from sidestream.scenarios.litmus import (
     tensor_map,
     tensor_memory,
     tensor_order,
+    tensor_pair,
     thread_copy,
     warp_sync,
 )
@@ -38,6 +39,7 @@ _FILES = (
     tensor_memory,
     tensor_core,
     tensor_order,
+    tensor_pair,
     cluster,
     global_memory,
     tensor_allocation,

@@ -26,12 +26,13 @@ static const Issue *issue_of(Detector *d, const Entry *e) {
 }
 
 static u32 over(Detector *d, const Accessor *a, const Entry *e) {
-  const Issue *earlier = issue_of(d, e), *later = issue_of(d, &a->entry);
+  int gone = e->clock < detector_born(d, e->comp); /* of a CTA that had this place before */
+  const Issue *earlier = gone ? NULL : issue_of(d, e), *later = issue_of(d, &a->entry);
   if (earlier && later && earlier->by == later->by)
     return earlier->at < later->at ? OVER_EARLIER : OVER_LATER;
   if (earlier && aware(a->known, a->first_comp, &a->entry, earlier)) return OVER_EARLIER;
   WarpAgent *w = detector_reader(d, e);
-  if (!later || !w || e->clock < detector_born(d, e->comp)) return OVER_NEITHER;
+  if (!later || !w || gone) return OVER_NEITHER;
   u32 lane = e->lane == ANY_LANE ? 0 : e->lane;
   return aware(warp_strand(w, lane)->known, a->first_comp, e, later) ? OVER_LATER
                                                                      : OVER_NEITHER;
