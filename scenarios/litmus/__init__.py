@@ -22,6 +22,7 @@ from sidestream.scenarios.litmus import (
     tensor_memory,
     tensor_order,
     tensor_pair,
+    tensor_stationary,
     thread_copy,
     warp_sync,
 )
@@ -40,6 +41,7 @@ _FILES = (
     tensor_core,
     tensor_order,
     tensor_pair,
+    tensor_stationary,
     cluster,
     global_memory,
     tensor_allocation,

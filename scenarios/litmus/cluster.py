@@ -21,6 +21,10 @@ _JOIN = "barrier.cluster.arrive;\nbarrier.cluster.wait;\n"
 _PAIR = dsmem("st.shared::cluster.b32", "ld.shared.b32")
 _REMOTE = "@%one mbarrier.arrive.{}shared::cluster.b64 _, [%pbar];\n"
 _ST_ASYNC = "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32"
+_RED = "Parallel Synchronization and Communication Instructions: red.async"
+_RED_ASYNC = (
+    "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32"
+)
 _DSMEM_COPY = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
 _CAST = (
     "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
@@ -205,6 +209,29 @@ TWINS = (
         bars=(1,),
         op=wait(),
         found=dsmem(_ST_ASYNC, "ld.shared.b32"),
+    ),
+    _pair(
+        "count_that_completes_at_a_barrier",
+        "P6",
+        _RED,
+        f"@%one {_RED_ASYNC} [%px], 1, [%pbar];\n",
+        _EXPECT_WORD + "<op>",
+        bars=(1,),
+        op=wait() + _NEAR,
+        broken=_NEAR + wait(),
+        found=dsmem(_RED_ASYNC, "ld.shared.b32"),
+    ),
+    _pair(
+        "stores_and_counts_of_one_word",
+        "P6",
+        _RED,
+        f"@%one {_RED_ASYNC} [%px+<op>], 1, [%pbar];\n"
+        f"@%one {_ST_ASYNC} [%px+16], 1, [%pbar];\n",
+        "@%one " + expect(8) + wait(),
+        bars=(1,),
+        op="0",
+        broken="16",
+        found=(race("smem-race", _RED_ASYNC, _ST_ASYNC, "P3"),),
     ),
     _pair(
         "plain_store_before_one_that_completes",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidestream.scenarios.litmus.statements import expect, lead, wait
-from sidestream.scenarios.litmus.twin import Twin, fault, race, smem
+from sidestream.scenarios.litmus.twin import Twin, dsmem, fault, race, smem
 
 _TRY = (
     "Parallel Synchronization and Communication Instructions: "
@@ -13,6 +13,12 @@ _ASK = (
     "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes"
     ".b128"
 )
+_QUERY = (
+    "Parallel Synchronization and Communication Instructions: "
+    "clusterlaunchcontrol.query_cancel"
+)
+_ALL = f"{_ASK.removesuffix('.b128')}.multicast::cluster::all.b128"
+_ID = "clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128"
 _WAIT = "mbarrier.try_wait.parity.shared::cta.b64"
 _WORD = "ld.shared.b32 %r1, [%x];\n"
 _FENCE = "fence.proxy.async.shared::cta;\n"
@@ -99,5 +105,37 @@ TWINS = (
             *fault("deadlock", "warp.convergence", _WAIT),
         ),
         finishes=False,
+    ),
+    Twin(
+        name="no_id_of_a_failure",
+        rule="B6",
+        title=_QUERY,
+        warps=(
+            lead(
+                ".reg .b128 %q;\n"
+                + _ask()
+                + wait()
+                + _LOAD
+                + _GIVEN
+                + f"<op>{_ID} {{%r1, %r2, %r3, %r4}}, %q;\n"
+                + "st.shared.b32 [%y], %r1;\n"
+            ),
+        ),
+        bars=(1,),
+        op="@%p3 ",
+        found=fault("contract", "clusterlaunchcontrol", _ID),
+    ),
+    Twin(
+        name="response_in_each_cta_is_awaited",
+        rule="B6",
+        title=_TRY,
+        warps=(lead(expect(16) + f"{_ALL} [%x], [%bar];\n") + wait(),),
+        peers=(lead(expect(16)) + "<op>",),
+        bars=(1,),
+        ctas=2,
+        cluster=2,
+        op=wait() + _WORD,
+        broken=_WORD + wait(),
+        found=dsmem(_ALL, "ld.shared.b32"),
     ),
 )

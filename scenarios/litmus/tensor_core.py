@@ -16,7 +16,7 @@ from sidestream.scenarios.litmus.statements import (
     mma,
     wait,
 )
-from sidestream.scenarios.litmus.twin import Twin, proxy, smem, tmem
+from sidestream.scenarios.litmus.twin import Twin, fault, proxy, smem, tmem
 
 _MODEL = "Memory Consistency Model for 5th generation of TensorCore operations"
 _COMMIT = "TensorCore 5th Generation Instructions: tcgen05.commit"
@@ -99,6 +99,17 @@ TWINS = (
         op=mma() + commit("%bar+16") + commit(),
         broken=commit() + commit("%bar+16") + mma(),
         found=tmem(_MMA, _LD, "T4"),
+    ),
+    Twin(
+        name="commit_of_nothing_arrives",
+        rule="T4",
+        title=_COMMIT,
+        warps=(lead("<op>") + wait(),),
+        bars=(1,),
+        tensor=32,
+        op=commit(),
+        found=fault("deadlock", "progress", "mbarrier.try_wait.parity.shared::cta.b64"),
+        finishes=False,
     ),
     Twin(
         name="later_product_needs_a_later_commit",

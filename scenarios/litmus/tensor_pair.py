@@ -1,4 +1,4 @@
-"""CTA pairs: products, copies and commits of `.cta_group::2`, and who waits for whom."""
+"""CTA pairs: products, copies and commits of `.cta_group::2`, and their waits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TELL_BOTH = (
     "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster"
     ".multicast::cluster.b64"
 )
-_TRY = "mbarrier.try_wait.parity.shared::cta.b64"
+_TRY = "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64"
 _WHOLE = "mov.b32 %idesc, 0x10040010;\n"
 """256 x 16: 128 rows and half of the columns of B from either CTA."""
 _PRODUCT = (
@@ -58,10 +58,7 @@ _COPY = f"{_CP} [%tm], %ad;\n"
 
 def _commit(bar: str = "%bar", ctas: int = 3) -> str:
     """Tell both CTAs, or those of a mask, at the same offset."""
-    return (
-        f"mov.b16 %h1, {ctas};\n"
-        f"{_TELL_BOTH} [{bar}], %h1;\n"
-    )
+    return f"mov.b16 %h1, {ctas};\n{_TELL_BOTH} [{bar}], %h1;\n"
 
 
 def _tell(bar: int = 0, sem: str = "release") -> str:
@@ -75,7 +72,7 @@ def _told(bar: int = 0, sem: str = "acquire") -> str:
     return wait(0, f"%bar+{bar}", f".{sem}.cluster")
 
 
-_OVER = wait(0, "%bar+8")
+_OVER = wait(0, "%bar+8", ".acquire.cluster")
 _END = _commit("%bar+8") + _OVER
 _READ = AFTER + TMEM_LOAD + WAIT_LOAD
 _READ_BOX = "ld.shared.b32 %r1, [%xl];\n"
@@ -147,11 +144,7 @@ TWINS = (
         "T4",
         _COMMIT,
         lead(_PRODUCT + _commit("%bar+8")) + BEFORE + _tell() + _OVER,
-        _told()
-        + AFTER
-        + lead(_commit("%bar+16", 2))
-        + wait(0, "%bar+16")
-        + "<op>",
+        _told() + AFTER + lead(_commit("%bar+16", 2)) + wait(0, "%bar+16") + "<op>",
         _OVER + _WRITE_A,
         _WRITE_A + _OVER,
         dsmem(_MMA, "st.shared.b32", "T4"),

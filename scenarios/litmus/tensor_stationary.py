@@ -22,7 +22,6 @@ _MODEL = "Memory Consistency Model for 5th generation of TensorCore operations"
 _PIPES = f"{_MODEL}: Pipelined tcgen05 Instructions"
 _SHARED = f"{_MODEL}: Shared Memory Accesses"
 _OTHERS = f"{_MODEL}: Non-pipelined instructions, different thread"
-_WS = "TensorCore 5th Generation Instructions: tcgen05.mma.ws"
 _COMMIT = "TensorCore 5th Generation Instructions: tcgen05.commit"
 _MMA = "tcgen05.mma.cta_group::1.kind::f16"
 _PLAIN = "tcgen05.mma.ws.cta_group::1.kind::f16"
@@ -37,8 +36,8 @@ _LD, _ST = (
     "tcgen05.st.sync.aligned.32x32b.x1.b32",
 )
 _COPY = f"{_CP} [%tm], %ad;\n"
-_SMALLER = "mov.b32 %idesc, 0x04040010;\n"
-"""64 x 16."""
+_SMALLER = "mov.b32 %idesc, 0x04100010;\n"
+"""64 x 64: as many halves of `%y` as there are."""
 _END = commit("%bar+8") + wait(0, "%bar+8")
 _OVER = wait(0, "%bar+8")
 _BAR = "bar.sync 1, 64;\n"
@@ -47,7 +46,7 @@ _WRITE_B = "st.shared.b32 [%y], 1;\n"
 
 
 def _ws(name: str = _PLAIN, to: str = "%tm") -> str:
-    """A product of 64 x 16 into 8 columns of all lanes."""
+    """A product of 64 x 64 into 32 columns of all lanes."""
     return (
         "setp.ne.u32 %p2, %lane, %lane;\n"
         f"{name} [{to}], %ad, %bd, %idesc, %p2;\n"
@@ -75,7 +74,7 @@ def _one(
         found=found,
         broken_in=broken_in,
         bars=(1, 1),
-        tensor=32,
+        tensor=64,
     )
 
 
@@ -119,15 +118,61 @@ TWINS = (
         ("isa",),
     ),
     _one(
-        "kept_matrix_is_not_overwritten",
+        "kept_matrix_is_free_after_its_last_use",
         "T9",
-        _WS,
+        _SHARED,
         (
-            lead(_ws(_FILL) + "<op>" + _END),
-            _WRITE_B.replace("st", "@%one st") + _PROXY + "bar.arrive 2, 64;\n",
+            lead(
+                _ws(_FILL)
+                + commit("%bar")
+                + wait()
+                + _ws(_LAST)
+                + commit("%bar+8")
+                + "<op>"
+            ),
         ),
-        _ws(_LAST),
-        "bar.sync 2, 64;\n" + _ws(_LAST),
-        smem(_FILL, "st.shared.b32"),
+        _OVER + _WRITE_B,
+        _WRITE_B + _OVER,
+        smem(_LAST, "st.shared.b32", "T4"),
+    ),
+    _one(
+        "stored_matrix_crosses_the_proxy",
+        "T9",
+        _SHARED,
+        (lead(_WRITE_B + "<op>" + _ws() + _END),),
+        _PROXY,
+        "",
+        proxy("st.shared.b32", _PLAIN),
+    ),
+    _one(
+        "matrix_is_refilled_after_the_product",
+        "T9",
+        _SHARED,
+        (
+            lead(
+                _ws()
+                + commit("%bar+8")
+                + "<op>"
+                + expect(256)
+                + bulk_load("%y")
+                + wait()
+            ),
+            _OVER,
+        ),
+        _OVER,
+        "",
+        smem(_PLAIN, _IN, "T4"),
+    ),
+    _one(
+        "columns_stored_by_another_warp",
+        "T7",
+        _OTHERS,
+        (
+            TMEM_STORE + "<op>" + BEFORE + _BAR + WAIT_STORE,
+            _BAR + AFTER + lead(_ws() + _END),
+        ),
+        WAIT_STORE,
+        "",
+        tmem(_ST, _PLAIN, "T5"),
     ),
 )

@@ -48,6 +48,7 @@ class Twin:
         pair: Tensor memory belongs to CTA pairs (`.cta_group::2`).
         finishes: Whether the broken kernel runs to its end.
         setup: Statements of every warp before its own, after the barriers are known.
+        also: Other rules that the broken kernel breaks.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Twin:
     pair: bool = False
     finishes: bool = True
     setup: str = ""
+    also: tuple[str, ...] = ()
 
 
 def race(kind: str, first: str, second: str, rule: str = "race.order") -> Found:
@@ -119,6 +121,7 @@ class GridTwin:
         found: Findings on the broken launches, and no others.
         dependent: Whether the second is launched as a programmatic dependent.
         bars: Arrival counts of mbarriers in either grid.
+        also: Other rules that the broken launches break.
     """
 
     name: str
@@ -131,6 +134,7 @@ class GridTwin:
     found: tuple[Found, ...]
     dependent: bool = True
     bars: tuple[int, ...] = ()
+    also: tuple[str, ...] = ()
 
     def grids(self) -> tuple[Twin, Twin]:
         """Either grid alone, as the kernel builder takes it."""

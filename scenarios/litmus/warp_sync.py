@@ -17,11 +17,12 @@ _LOAD = "ld.shared.b32 %r1, [%r3];\n"
 _PAIR = smem("st.shared.b32", "ld.shared.b32", "B3")
 
 
-def _instead(name: str, title: str, broken: str) -> Twin:
+def _instead(name: str, title: str, broken: str, rule: str = "B3") -> Twin:
     """A collective operation that makes lanes meet and orders no memory."""
     return Twin(
         name=name,
-        rule="B3",
+        rule=rule,
+        also=() if rule == "B3" else ("B3",),
         title=title,
         warps=(_NEIGHBOUR + _STORE + "<op>" + _LOAD,),
         op=_OP,
@@ -49,6 +50,7 @@ def _told(
     return Twin(
         name=name,
         rule="B3",
+        also=("B4",) if broken == _MEET else (),
         title=_SYNC,
         warps=(before + "<op>" + _TELL, _WAIT + after),
         bars=(1,),
@@ -96,7 +98,7 @@ TWINS = (
     _instead(
         "redux_is_no_barrier", _REDUX, "redux.sync.add.u32 %r4, %lane, 0xffffffff;\n"
     ),
-    _instead("elect_is_no_barrier", _ELECT, "elect.sync %r4|%p1, 0xffffffff;\n"),
+    _instead("elect_is_no_barrier", _ELECT, _MEET, "B4"),
     _instead("fence_is_no_barrier", _SYNC, "fence.acq_rel.cta;\n"),
     Twin(
         name="load_then_store",

@@ -1,26 +1,30 @@
 """Every litmus twin: the broken kernel is told of, the sound one is clean."""
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.programs import CACHE
+from sidestream.harness.device.races import RULES as RACES
 from sidestream.harness.device.vgpu import run_launch, watch_launch
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.launch import Launch
 from sidestream.harness.ptx.sections import unknown
-from sidestream.scenarios.litmus import TWINS
+from sidestream.scenarios.litmus import GRID_TWINS, TWINS
 from sidestream.scenarios.litmus.kernel import (
     GLOBAL_BYTES,
     map_of,
     text_of,
     threads_of,
 )
+from sidestream.scenarios.litmus.rules import ELSEWHERE, RULES, SITUATIONS, held, table
 from sidestream.scenarios.litmus.statements import TMEM_STORE, WAIT_STORE
 from sidestream.scenarios.litmus.twin import PROFILES, Twin
 
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1, 2, 13)
+ALL = {**TWINS, **GRID_TWINS}
 BUDGET = 200_000
 
 
@@ -107,6 +111,33 @@ def test_a_fence_that_orders_nothing_is_no_fence(name):
         ).outcome
     )
     assert told_of >= {(f.kind, f.rule, tuple(sorted(f.sites))) for f in twin.found}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_is_held_by_a_twin_or_says_why_not(rule):
+    by = held(ALL, rule)
+    assert bool(by.twins) != bool(ELSEWHERE.get(rule))
+    assert not by.twins or by.told_as
+
+
+def test_every_twin_holds_a_rule_of_the_list():
+    broken = {rule for twin in ALL.values() for rule in (twin.rule, *twin.also)}
+    assert broken <= set(RULES)
+    # Every rule that a race can be told by: by a twin that breaks that very rule.
+    named = {rule for rule in RACES if rule in held(ALL, rule).told_as}
+    assert named == set(RACES)
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_a_situation_has_its_twin(situation):
+    for name in SITUATIONS[situation]:
+        twin = ALL[name]
+        assert situation.split(":")[0] in (twin.rule, *twin.also)
+
+
+def test_the_page_has_the_rules():
+    page = (Path(__file__).parents[2] / "docs" / "races.md").read_text()
+    assert table(ALL) in page
 
 
 @pytest.mark.parametrize("profile", PROFILES)
