@@ -21,7 +21,10 @@ from sidestream.harness.runtime import Landing
 from sidestream.reports.model import Case, Check, Report, folded
 from sidestream.reports.write import write
 
-CHECKS = ("stream-race", "allocator-race", "host-sync", "hidden-launch", "cache-miss")
+CHECKS = (
+    *("stream-race", "allocator-race", "host-sync", "host-alloc", "hidden-launch"),
+    *("cache-miss", "stale-key", "capture"),
+)
 """Checks of the host program, each named as its kind."""
 
 

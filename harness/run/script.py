@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ from sidestream.harness.dsl.activation import Activation, activate
 from sidestream.harness.dsl.capture import Capture
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Finding, Incomplete
-from sidestream.harness.run import script_checks
+from sidestream.harness.run import script_allocations, script_checks, script_refusals
+from sidestream.harness.run.holders import held_by_packages
+from sidestream.harness.run.steady import Steady
 from sidestream.harness.run.stream_launches import StreamLaunches
 from sidestream.harness.runtime import (
     CallSite,
@@ -35,6 +37,7 @@ from sidestream.harness.runtime import (
     ThreadEdges,
     here,
 )
+from sidestream.harness.runtime.program_calls import ProgramCalls
 from sidestream.harness.vtorch import VirtualTorch
 
 Compiled = tuple[str, CallSite]
@@ -90,6 +93,10 @@ def run_script(
         UsageError: the process is bound to another device.
     """
     home = script.resolve().parent
+
+    def of_package(file: str) -> bool:
+        return script_checks.of_package(file, home)
+
     activation = activate(arch=arch)
     device = VirtualTorch(activation.chip, landing=landing, activation=activation)
     runtime = device.runtime
@@ -109,8 +116,18 @@ def run_script(
         stack.enter_context(Capture(launches))
         stack.enter_context(_command_line(script, arguments))
         stack.enter_context(_importing(TritonForAutotuner()))
-        failure = _execute(script, runtime)
+        stack.enter_context(ProgramCalls(of_package))
+        held = _Held()
+        failure = _execute(script, runtime, held)
         failure = "; ".join(filter(None, (failure, _refused(activation))))
+        steady = Steady(runtime.worked, [site for _, site in compiled], home)
+        kept = script_allocations.kept(
+            runtime.tenancies.live(),
+            lambda starts: held_by_packages(starts, held.values, of_package),
+            steady,
+            home,
+        )
+        held.values.clear()
     return ScriptRun(
         findings=(
             *runtime.findings(),
@@ -118,6 +135,11 @@ def run_script(
             *script_checks.waits(runtime.host_waits, home),
             *script_checks.fills(runtime.fills.dead(), home),
             *script_checks.compilations(compiled, home),
+            *script_allocations.reserved(runtime.reservations, steady, home),
+            *kept,
+            *script_refusals.refused(runtime.refusals),
+            *script_refusals.empty(runtime.empty_graphs),
+            *script_refusals.unfilled(runtime.captured.unfilled),
         ),
         incomplete=_incomplete(runtime, launches.outcomes, failure),
         outcomes=tuple(launches.outcomes),
@@ -128,10 +150,17 @@ def run_script(
     )
 
 
-def _execute(script: Path, runtime: Runtime) -> str:
+@dataclass(kw_only=True)
+class _Held:
+    """What the script still holds at its end: its global variables."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+def _execute(script: Path, runtime: Runtime, held: _Held) -> str:
     """Run the script to its end and return how it failed, or ""."""
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        held.values = runpy.run_path(str(script), run_name="__main__")
         runtime.drain()
     except SystemExit as end:
         runtime.drain()

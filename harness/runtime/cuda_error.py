@@ -8,6 +8,7 @@ NUMBERS = {
     "cudaErrorInvalidValue": 1,
     "cudaErrorMemoryAllocation": 2,
     "cudaErrorInvalidDevice": 101,
+    "cudaErrorDeviceUninitialized": 201,
     "cudaErrorInvalidResourceHandle": 400,
     "cudaErrorIllegalState": 401,
     "cudaErrorNotReady": 600,
@@ -32,5 +33,7 @@ class CudaError(SidestreamError, RuntimeError):
 
     def __init__(self, name: str, message: str) -> None:
         self.name = name
+        self.noted = False
+        """Whether the runtime has taken note of it."""
         self.number = NUMBERS[name]
         super().__init__(f"{name}: {message}")

@@ -53,7 +53,10 @@ class GraphCalls(State):
             finally:
                 if capture is not None and stream.capture is None:
                     self._captures.remove(capture)
-            return graphs.made(ended, site or here())
+            graph = graphs.made(ended, site or here())
+            if graph.empty:
+                self.empty_graphs.append(graph.site)
+            return graph
 
     def capturing(self, stream: Stream) -> str:
         """Return `none`, `active` or `invalidated`, as `cudaStreamIsCapturing` does.

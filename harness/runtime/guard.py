@@ -14,9 +14,13 @@ class Guard:
 
     Memory is freed by finalizers, and those run whenever Python collects garbage: in
     the middle of a call too.
+
+    Args:
+        failed: Told of the error that a call ends with, in its innermost guard first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        self._failed = failed
         self._lock = RLock()
         self._depth = 0
         self._later: list[Callable[[], None]] = []
@@ -32,6 +36,8 @@ class Guard:
         trace: TracebackType | None,
     ) -> None:
         try:
+            if error is not None:
+                self._failed(error)
             while self._depth == 1 and self._later:
                 self._later.pop(0)()
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sidestream.harness.runtime import copies
 from sidestream.harness.runtime.allocator import (
@@ -86,6 +86,9 @@ class MemoryCalls(StreamMemoryCalls):
                 label=label,
             )
             self._begin_tenancy(block.address, block.size, str(stream), site)
+            self.captured.allocate(
+                Span(block.address, block.size), captured=capture is not None
+            )
             return block
 
     def free(self, block: Block, *, site: CallSite | None = None) -> None:
@@ -161,6 +164,7 @@ class MemoryCalls(StreamMemoryCalls):
             self._forbid("cudaMalloc")
             address = self._backing.reserve(size, device)
             self._raw[address] = device, size
+            self.reserve("cudaMalloc", size, site)
             self._begin_tenancy(address, size, f"device {device}", site)
             return address
 
@@ -204,6 +208,7 @@ class MemoryCalls(StreamMemoryCalls):
     def register_host(self, address: int, size: int) -> HostBlock:
         """Pin host memory where it lies: `cudaHostRegister`."""
         with self.lock:
+            self.reserve("cudaHostRegister", size)
             return self._pinned.register(address, size)
 
     def unregister_host(self, address: int) -> None:
@@ -330,7 +335,7 @@ class MemoryCalls(StreamMemoryCalls):
                 self._touch_by_host(reads, writes, label, site or here())
 
     def _touch_by_host(
-        self, reads: Iterable[Span], writes: Iterable[Span], label: str, site: CallSite
+        self, reads: Sequence[Span], writes: Sequence[Span], label: str, site: CallSite
     ) -> None:
         host = self.order.host()
         op = self._op(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 
+from sidestream.harness.runtime.program_calls import own_call
 from sidestream.harness.runtime.spans import Span
 
 KINDS = frozenset(
@@ -31,9 +32,12 @@ class CallSite:
     Attributes:
         frames: `file:line in function`, innermost first; frames of torch and of this
             project are left out, so that the first one is the user's.
+        call: Number of the call that the program's own code made, where a
+            `ProgramCalls` tells it apart from packages; 0 otherwise.
     """
 
     frames: tuple[str, ...] = ()
+    call: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return self.frames[0] if self.frames else "unknown place"
@@ -43,13 +47,20 @@ def here() -> CallSite:
     """Return the call site of whoever called into torch or the runtime."""
     frames: list[str] = []
     frame: FrameType | None = sys._getframe(1)
+    number, own = own_call(frame)
     while frame is not None and len(frames) < _MOST_FRAMES:
-        module = frame.f_globals.get("__name__") or ""
-        if not _passed(module):
-            code = frame.f_code
-            frames.append(f"{code.co_filename}:{frame.f_lineno} in {code.co_name}")
+        if not _passed(frame.f_globals.get("__name__") or ""):
+            frames.append(_told(frame))
+            own = None if frame is own else own
         frame = frame.f_back
-    return CallSite(frames=tuple(frames))
+    if own is not None:  # below too many frames of packages
+        frames.append(_told(own))
+    return CallSite(frames=tuple(frames), call=number)
+
+
+def _told(frame: FrameType) -> str:
+    code = frame.f_code
+    return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
 
 
 def _passed(module: str) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sidestream.harness.finding import Incomplete
 from sidestream.harness.runtime import capture as captures
 from sidestream.harness.runtime.capture import Capture
+from sidestream.harness.runtime.captured_memory import CapturedMemory
 from sidestream.harness.runtime.clock import join
 from sidestream.harness.runtime.cuda_error import CudaError
 from sidestream.harness.runtime.fills import Fills
@@ -50,6 +51,36 @@ class HostWait:
     detail: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A call that the CUDA runtime refuses.
+
+    Attributes:
+        name: Of the error, e.g. `cudaErrorStreamCaptureUnsupported`.
+        message: What was wrong.
+        site: Where.
+    """
+
+    name: str
+    message: str
+    site: CallSite
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservation:
+    """Memory that a program asked the driver for, around the caching allocators.
+
+    Attributes:
+        call: E.g. `cudaMalloc`, `cudaHostAlloc`.
+        size: Bytes.
+        site: Where.
+    """
+
+    call: str
+    size: int
+    site: CallSite
+
+
 class State:
     """State of a virtual CUDA runtime; the calls are in the classes on top of it.
 
@@ -68,7 +99,7 @@ class State:
         torch_version: tuple[int, int] = (2, 13),
         depth: int = DEPTH,
     ) -> None:
-        self.lock = Guard()
+        self.lock = Guard(self._failed)
         self.order = Order()
         self.decisions = Decisions(landing or Landing())
         self.queue = Queue(self.decisions, self._land)
@@ -78,6 +109,14 @@ class State:
         self.tenancies = Tenancies()
         self.race_log = RaceLog(self.tenancies.find)
         self.host_waits: list[HostWait] = []
+        self.refusals: list[Refusal] = []
+        self.reservations: list[Reservation] = []
+        self.empty_graphs: list[CallSite] = []
+        """Where captures ended that had captured nothing."""
+        self.captured = CapturedMemory()
+        self.worked: dict[int, tuple[str, CallSite]] = {}
+        """By number of a call of the program's own code, the kind of an operation that
+        it led to, launches before others, and where."""
         self.operations = 0
         """How many operations were called."""
         self._devices = devices
@@ -133,6 +172,8 @@ class State:
             seconds = estimate(kind, reads, writes)
         with self.lock:
             self._not_in_host_function(label)
+            if site.call and (kind == "launch" or site.call not in self.worked):
+                self.worked[site.call] = kind, site
             if device not in (None, stream.device):
                 raise CudaError(
                     "cudaErrorInvalidResourceHandle",
@@ -152,6 +193,8 @@ class State:
                     seconds=seconds,
                     called=next(self._ids),
                 )
+                if kind != "launch":
+                    self.captured.declare(writes, label, site)
                 return None
             return self._issue(
                 kind, label, stream, reads, writes, run, site=site, seconds=seconds
@@ -305,7 +348,10 @@ class State:
                 self._incomplete[op.label, reason] = None
         self._touch(op, reads, writes)
 
-    def _touch(self, op: Op, reads: Iterable[Span], writes: Iterable[Span]) -> None:
+    def _touch(self, op: Op, reads: Sequence[Span], writes: Sequence[Span]) -> None:
+        if not op.graph:
+            self.captured.read(reads, writes, op)
+        self.captured.write(writes)
         for span in reads:
             self.fills.read(self.shadow, span)
             for conflict in self.shadow.read(span, op):
@@ -352,6 +398,20 @@ class State:
         self._wait(call, f"device {device}", tails, until, site)
         for stream in streams:
             join(self.order.host().clock, stream.clock)
+
+    def reserve(self, call: str, size: int, site: CallSite | None = None) -> None:
+        """Take note of memory that the program asks the driver for."""
+        made = Reservation(call=call, size=size, site=site or here())
+        self.reservations.append(made)
+
+    def refuse(self, name: str, message: str) -> None:
+        """Take note of a call that torch refuses before CUDA would."""
+        self.refusals.append(Refusal(name=name, message=message, site=here()))
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, CudaError) and not error.noted:
+            error.noted = True
+            self.refuse(error.name, str(error).removeprefix(f"{error.name}: "))
 
     def _not_in_host_function(self, call: str) -> None:
         """Refuse a CUDA call that a host function makes (`cudaLaunchHostFunc`).

@@ -44,6 +44,10 @@ class Tenancies:
         self._starts.pop(bisect_right(self._starts, start) - 1)
         self._past.append(ended)
 
+    def live(self) -> list[Tenancy]:
+        """Return what is allocated now, by when it was."""
+        return sorted(self._live.values(), key=lambda tenancy: tenancy.born)
+
     def find(self, address: int, call: int) -> Tenancy | None:
         """Return whose an address was when a call was made, or None."""
         index = bisect_right(self._starts, address) - 1

@@ -1,9 +1,11 @@
 """A package's execute at every step of a server, with lengths that change.
 
-    python package_at_every_step.py [key_holds_total | lengths_on_host | fills_output]
+    python package_at_every_step.py [WORD]
 
-Each word is a bug: NVIDIA/cudnn-frontend#1039 (one compilation for each total), #606
-(device lengths are read back), and a fill that the kernel overwrites wholly.
+Each word is a bug: `key_holds_total` NVIDIA/cudnn-frontend#1039 (one compilation for
+each total), `lengths_on_host` #606 (device lengths are read back), `fills_output` a
+fill that the kernel overwrites wholly, `allocates` and `pins` memory from the driver,
+`keeps` scratch that is never used again.
 """
 
 import sys
