@@ -21,6 +21,8 @@ from sidestream.harness.dsl.chip import DEFAULT_SMS, Chip, chip
 from sidestream.harness.dsl.compile_log import CompileLog
 from sidestream.harness.errors import ContractError, UnsupportedError, UsageError
 
+LAUNCH_FAILURE = 719
+"""`cudaErrorLaunchFailure`: what a launch gives whose callback raised."""
 NOT_SUPPORTED = 801
 """`cudaErrorNotSupported`: what the runtime answers to a call without a model."""
 

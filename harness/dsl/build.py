@@ -1,4 +1,4 @@
-"""Build the replacement CUDA runtime of CuTe DSL host functions, once, into a cache."""
+"""Build the libraries that CuTe DSL host functions call, once, into a cache."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import os
 import platform
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from sidestream.harness.errors import BuildError
 from sidestream.harness.exec.build import cache_dir, compiler
 
-SOURCES = ("runtime.c", "tensor_map.c", "dlpack.c")
+RUNTIME = ("runtime.c", "tensor_map.c", "dlpack.c")
+"""The replacement runtime of the virtual device."""
+ON_CARD = ("on_card.c",)
+"""What stands in front of the DSL's own runtime on a card."""
 HEADERS = ("runtime.h",)
 FLAGS = (
     *("-std=c11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"),
@@ -20,8 +24,8 @@ FLAGS = (
 )
 
 
-def build_runtime() -> Path:
-    """Return the path of the shared library, building it if the cache lacks it.
+def build_runtime(sources: Sequence[str] = RUNTIME) -> Path:
+    """Return the path of a shared library, building it if the cache lacks it.
 
     The name holds a hash of the sources, the flags and the compiler's version, and
     the file is put in place by an atomic rename, so that any number of processes
@@ -35,17 +39,18 @@ def build_runtime() -> Path:
     version = subprocess.run([cc, "--version"], capture_output=True, check=False)
     digest = hashlib.sha256(version.stdout)
     digest.update("\0".join((platform.machine(), *FLAGS)).encode())
-    for name in (*SOURCES, *HEADERS):
+    for name in (*sources, *HEADERS):
         digest.update(name.encode() + b"\0" + (folder / name).read_bytes())
-    target = cache_dir() / f"runtime-{digest.hexdigest()[:16]}.so"
+    stem = Path(sources[0]).stem
+    target = cache_dir() / f"{stem}-{digest.hexdigest()[:16]}.so"
     if target.exists():
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
             built = Path(scratch) / "runtime.so"
-            files = [str(folder / name) for name in SOURCES]
-            command = [cc, *FLAGS, "-o", str(built), *files]
+            files = [str(folder / name) for name in sources]
+            command = [cc, *FLAGS, "-o", str(built), *files, "-ldl"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 raise BuildError(f"the capture library does not build:\n{done.stderr}")

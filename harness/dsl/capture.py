@@ -12,6 +12,7 @@ from sidestream.harness.dsl.activation import (
     BLOCK_CALLBACK,
     KERNEL_CALLBACK,
     LAUNCH_CALLBACK,
+    LAUNCH_FAILURE,
     Activation,
     RawLaunch,
     active,
@@ -26,7 +27,6 @@ from sidestream.harness.dsl.launch_attributes import (
 from sidestream.harness.errors import ContractError, UnsupportedError
 from sidestream.harness.launch import Launch
 
-LAUNCH_FAILURE = 719
 SYMBOL_NOT_FOUND = 500
 
 OnLaunch = Callable[[Launch], None]
@@ -82,30 +82,40 @@ class Capture:
             self._activation.surface()
 
     def _deliver(self, raw: RawLaunch, kernel: _Kernel, chip: Chip) -> None:
-        attributes = decode_attributes(
-            ctypes.string_at(raw.attributes, 72 * raw.attribute_count)
-            if raw.attribute_count
-            else b""
-        )
-        grid = (raw.grid[0], raw.grid[1], raw.grid[2])
-        block = (raw.block[0], raw.block[1], raw.block[2])
-        launch = Launch(
-            kernel=kernel.entry.name,
-            ptx=kernel.record.ptx,
-            grid=grid,
-            block=block,
-            cluster=attributes.cluster,
-            dynamic_smem=raw.dynamic_smem,
-            stream=raw.stream,
-            params=tuple(
-                ctypes.string_at(raw.params[i], size)
-                for i, size in enumerate(kernel.entry.param_sizes)
-            ),
-            pdl=attributes.pdl,
-        )
+        attributes = attributes_of(raw)
+        launch = launch_of(raw, kernel.record.ptx, kernel.entry, attributes)
         check_launch(launch, kernel.entry, chip, attributes, raw.max_dynamic_smem,
                      nonportable=bool(raw.nonportable_cluster))  # fmt: skip
         self._on_launch(launch)
+
+
+def attributes_of(raw: RawLaunch) -> LaunchAttributes:
+    """Return the attributes of a launch."""
+    return decode_attributes(
+        ctypes.string_at(raw.attributes, 72 * raw.attribute_count)
+        if raw.attribute_count
+        else b""
+    )
+
+
+def launch_of(
+    raw: RawLaunch, ptx: str, entry: EntryScan, attributes: LaunchAttributes
+) -> Launch:
+    """Return a launch as data; parameters are copied."""
+    return Launch(
+        kernel=entry.name,
+        ptx=ptx,
+        grid=(raw.grid[0], raw.grid[1], raw.grid[2]),
+        block=(raw.block[0], raw.block[1], raw.block[2]),
+        cluster=attributes.cluster,
+        dynamic_smem=raw.dynamic_smem,
+        stream=raw.stream,
+        params=tuple(
+            ctypes.string_at(raw.params[i], size)
+            for i, size in enumerate(entry.param_sizes)
+        ),
+        pdl=attributes.pdl,
+    )
 
 
 def check_launch(
@@ -151,7 +161,7 @@ def check_launch(
         raise UnsupportedError(f"{launch.kernel}: cooperative launches have no model")
 
 
-def _read_image(address: int) -> bytes:
+def read_image(address: int) -> bytes:
     """Return the fat binary at `address`: a 16-byte header tells its size."""
     _, _, header_size, body_size = struct.unpack("<IHHQ", ctypes.string_at(address, 16))
     return ctypes.string_at(address, header_size + body_size)
@@ -171,7 +181,7 @@ def _install(activation: Activation) -> None:
         image: int, name: bytes, static_smem: ctypes._Pointer[ctypes.c_int]
     ) -> int:
         try:
-            record = activation.compiles.of_image(_read_image(image))
+            record = activation.compiles.of_image(read_image(image))
             if record is None:
                 raise UnsupportedError(
                     f"{name.decode()} comes from a library that was not compiled in "

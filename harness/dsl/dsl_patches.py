@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sidestream.harness.dsl.activation import Activation
+    from sidestream.harness.dsl.compile_log import CompileLog
 
 FATBIN_MAGIC = b"\x50\xed\x55\xba"
 """First bytes of a fat binary, the image a host function loads."""
@@ -33,7 +34,7 @@ def apply(activation: Activation) -> None:
     """Patch the imported `cutlass` for this process."""
     _retarget(activation)
     _answer_hardware_queries(activation)
-    _keep_ptx(activation)
+    keep_ptx(activation.compiles, lambda: _surface_provider_errors(activation))
     _surface_errors(activation)
     _exchange_tensors(activation)
 
@@ -107,7 +108,13 @@ def _images(module: Any) -> Iterator[bytes]:
             yield data
 
 
-def _keep_ptx(activation: Activation) -> None:
+def keep_ptx(compiles: CompileLog, compiled: Callable[[], None]) -> None:
+    """Let a log see every compilation of this process, with its PTX.
+
+    Args:
+        compiles: The log.
+        compiled: Called after each compilation.
+    """
     from cutlass.base_dsl.compiler import KeepPTX
     from cutlass.cutlass_dsl.cutlass import CutlassBaseDSL
 
@@ -140,11 +147,11 @@ def _keep_ptx(activation: Activation) -> None:
             finally:
                 option.value, option.dump_path, option.full_ptx_path = before
             seconds = time.perf_counter() - started
-            _surface_provider_errors(activation)
+            compiled()
             ptx = path.read_text() if path.exists() else ""
         lowered = getattr(made, "ir_module", None)
         images = list(_images(lowered)) if lowered is not None else []
-        activation.compiles.add(
+        compiles.add(
             function=function_name,
             source_name=kwargs.get("original_function_name") or function_name,
             arch=arch,
