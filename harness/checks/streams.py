@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sidestream.harness.checks.observation import Execution
+from collections.abc import Sequence
+
+from sidestream.harness.checks.observation import Execution, Rows, difference, place
 from sidestream.harness.checks.outcome import CheckOutcome, judged, not_run
 from sidestream.harness.finding import Finding, Rule, Site
 
@@ -12,8 +14,22 @@ RULE = Rule(
 )
 
 
-def check(base: Execution, *, stream: int) -> CheckOutcome:
-    """Compare the stream of each launch with the handle that the caller gave."""
+STALLED = Rule(
+    id="host.stream-stalled",
+    title="CUDA Programming Guide: Streams; only the call's stream orders a call",
+)
+
+
+def check(
+    base: Execution, *, stream: int, stalled: Sequence[Finding] = ()
+) -> CheckOutcome:
+    """Compare the stream of each launch with the handle that the caller gave.
+
+    Args:
+        base: A call.
+        stream: The handle.
+        stalled: What calls beside stalled streams showed, by `moved`.
+    """
     if not base.launches and base.error:
         return not_run(NAME, "the call failed before it launched anything")
     findings = [
@@ -34,4 +50,39 @@ def check(base: Execution, *, stream: int) -> CheckOutcome:
         for seen in base.launches
         if seen.stream != stream
     ]
+    findings += stalled
     return judged(NAME, findings, f"{len(base.launches)} launches on {stream:#x}")
+
+
+def moved(
+    base: Execution, run: Execution, *, rows: Rows, kernel: str, stalled: str
+) -> list[Finding]:
+    """Judge a call that was made while one stream was stalled.
+
+    Args:
+        base: The same call with nothing stalled.
+        run: The call.
+        rows: Rows to compare are the live ones.
+        kernel: For the finding.
+        stalled: Which stream was: `the call's stream` or `the current stream`.
+    """
+    off = difference(base, run, rows.live)
+    if off is None:
+        return []
+    late = "does not wait for it" if "call" in stalled else "is put on it"
+    return [
+        Finding(
+            kind="stream-race",
+            rule=STALLED,
+            message=(
+                f"with {stalled} stalled {place(off, rows)} and {off.number} elements "
+                f"are others: something that the call does {late}"
+            ),
+            kernel=kernel,
+            sites=(
+                Site(agent=stalled, operation="stalled"),
+                Site(agent="the call", operation="its work"),
+            ),
+            need="every fill, copy and launch of the call on the caller's stream",
+        )
+    ]

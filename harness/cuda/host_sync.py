@@ -92,6 +92,7 @@ _MOST_FRAMES = 24
 _PASSED = ("torch", "contextlib")
 _OURS = (
     *(__name__, "sidestream.harness.cuda.virtual_cuda"),
+    *("sidestream.harness.cuda.card_log", "sidestream.harness.cuda.driver_audit"),
     *("sidestream.harness.vtorch", "sidestream.harness.runtime"),
 )
 """Modules and packages whose frames lie between a user's call and this log."""

@@ -107,7 +107,9 @@ class OnCard:
     def _read(self, raw: RawLaunch) -> Launch:
         name = raw.kernel.decode()
         record = (
-            self.compiles.of_image(read_image(raw.image)) if raw.image and name else None
+            self.compiles.of_image(read_image(raw.image))
+            if raw.image and name
+            else None
         )
         attributes = attributes_of(raw)
         if record is None:
@@ -162,6 +164,7 @@ def watch_dsl(*, arch: str) -> OnCard:
     libraries = os.pathsep.join([str(build_runtime(ON_CARD)), behind])
     os.environ["CUTE_DSL_LIBS"] = libraries
     for dsl in list(DSLSingletonMeta._instances.values()):
+        dsl.envar.arch = arch
         dsl.envar.shared_libs = libraries
         dsl.envar.disable_file_caching = True
         dsl.envar.lineinfo = line_info.lower() not in ("", "0", "false", "off", "no")

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
-from sidestream.harness.checks import cache, races, streams
-from sidestream.harness.checks.outcome import CheckOutcome, not_asked, not_run
-from sidestream.harness.cuda.host_sync import HostLog
+from sidestream.harness.checks import cache, host_sync, races, replay, streams
+from sidestream.harness.checks.observation import rows_of
+from sidestream.harness.checks.outcome import PASSED, CheckOutcome, not_asked, not_run
+from sidestream.harness.cuda.card_log import CardLog
+from sidestream.harness.cuda.host_sync import NEEDS, RULES
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.drivers.protocol import Driver, PlansAhead, Prepared
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.machine import Options
+from sidestream.harness.finding import Finding, Site
 from sidestream.harness.run.card_call import CardCall
 from sidestream.harness.run.card_world import CardWorld, current_world
 from sidestream.harness.run.case import CaseOutcome, CaseRun
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.problem import other_totals, problem_of
-from sidestream.scenarios.case import build
+from sidestream.scenarios.case import CaseInputs, build
+from sidestream.scenarios.scenario import Scenario
 
-_NOT_SEEN = (streams.NAME, races.NAME)
-"""Checks of what a card does not show: the streams of launches, accesses."""
 _NO_ACCESSES = "a card does not tell who accesses what: --device vgpu"
 
 
@@ -27,7 +30,8 @@ class CardRun(CaseRun):
     """The steps of one case on the current card.
 
     A launch is not taken apart: reads of unwritten or foreign bytes show only in the
-    results, and a schedule is whatever the card does when the call is repeated.
+    results, and a schedule is whatever the card does when the call is repeated. What
+    lies between launches is shown by stalled streams and by captured calls.
     """
 
     def run(self) -> CaseOutcome:
@@ -51,10 +55,15 @@ class CardRun(CaseRun):
             workspace_bytes=prepared.workspace_bytes,
             phases=self.phases,
         )
-        log = HostLog(table=world.table, virtual=False)
+        log = CardLog(table=world.table)
         judged = self._execute(call, prepared, log, int(world.stream.cuda_stream))
-        outcomes = [o for o in judged if o.name not in _NOT_SEEN]
+        outcomes = [o for o in judged if o.name not in (streams.NAME, races.NAME)]
+        outcomes = [self._audited(o, log) for o in outcomes]
         outcomes.append(not_asked(races.NAME, _NO_ACCESSES))
+        with self.phases.timed("check", "streams"):
+            outcomes.append(self._streams(call, prepared, world))
+        with self.phases.timed("check", "capture"):
+            outcomes.append(self._capture(driver, inputs))
         executed = _misses(driver)
         with self.phases.timed("check", "plans"):
             outcomes.append(
@@ -68,6 +77,94 @@ class CardRun(CaseRun):
         with self.phases.timed("check", "parity"):
             parity, errors = self._parity(inputs, limits, why)
         return self._outcome([parity, *outcomes], errors, compiles=executed - start)
+
+    def _audited(self, outcome: CheckOutcome, log: CardLog) -> CheckOutcome:
+        """Let host-sync pass only if the driver was heard."""
+        if outcome.name != host_sync.NAME or outcome.status != PASSED:
+            return outcome
+        if not log.audited:
+            return not_run(host_sync.NAME, log.unaudited)
+        more = f"{outcome.reason}, {log.driver_calls} driver calls"
+        return replace(outcome, reason=more)
+
+    def _streams(
+        self, call: CardCall, prepared: Prepared, world: CardWorld
+    ) -> CheckOutcome:
+        """Judge the streams of launches, and calls beside stalled streams."""
+        base, pattern = self.runs[0], self.scenario.scratch
+        if not base.finished:
+            return not_run(streams.NAME, "the call was not finished")
+        if world.dsl is None:
+            return not_run(streams.NAME, "launches are not seen")
+        kernel, found = self.settings.kernel, list[Finding]()
+        own, done = call.execute_on_stalled(
+            prepared, label="its stream stalled", pattern=pattern
+        )
+        if done:
+            # Perhaps the host was slow: nothing is slower than this.
+            own, done = call.execute_on_stalled(
+                prepared, label="its stream stalled", pattern=pattern, stall=_LONG
+            )
+        other = call.execute_beside_stalled(
+            prepared, label="the current stream stalled", pattern=pattern
+        )
+        for run, which in ((own, "the call's stream"), (other, "the current stream")):
+            if not run.finished:
+                return not_run(streams.NAME, f"with {which} stalled: {run.error}")
+            found += streams.moved(
+                base, run, rows=self.rows, kernel=kernel, stalled=which
+            )
+        if done:
+            found.append(_waited(kernel))
+        handle = int(world.stream.cuda_stream)
+        return streams.check(base, stream=handle, stalled=found)
+
+    def _capture(self, driver: Driver, inputs: CaseInputs) -> CheckOutcome:
+        """Capture a call, replay it with its lengths and with others."""
+        if not self.runs[0].finished:
+            return not_run(replay.NAME, "the call was not finished")
+        world = self.side_world()
+        prepared = _prepare(driver, self.scenario, world)
+        call = CardCall(
+            world,
+            inputs,
+            workspace_bytes=prepared.workspace_bytes,
+            phases=self.phases,
+        )
+        pattern, kernel = self.scenario.scratch, self.settings.kernel
+        try:
+            captured = call.capture(prepared, pattern=pattern)
+        except (SidestreamError, ValueError, RuntimeError) as error:
+            first = str(error).splitlines()[0]
+            return replay.check((), refused=first, kernel=kernel)
+        made = []
+        for case, lengths in (
+            (self.scenario, "the lengths of the capture"),
+            (_rearranged(self.scenario), "other lengths"),
+        ):
+            if case is None:
+                continue
+            with call.other_lengths(build(case)):
+                made.append(
+                    replay.Replay(
+                        plain=call.execute(
+                            prepared,
+                            label=f"a call with {lengths}",
+                            pattern=pattern,
+                            options=Options,
+                        ),
+                        replayed=call.replay(
+                            captured, label=f"a replay with {lengths}", pattern=pattern
+                        ),
+                        rows=rows_of(case.lengths_q, case.capacity_q),
+                        lengths=lengths,
+                    )
+                )
+        return replay.check(made, refused="", kernel=kernel)
+
+    def side_world(self) -> CardWorld:
+        """Return the card with a stream that can be captured."""
+        return current_world(side=True)
 
     def world(self) -> CardWorld:
         """Return the card and the stream of the call."""
@@ -103,6 +200,32 @@ class CardRun(CaseRun):
             hits=second,
         )
         return cache.check(counts, (), kernel=self.settings.kernel)
+
+
+_LONG = 1_000_000_000
+"""Cycles that a stream is stalled for when a shorter stall was over too soon."""
+
+
+def _waited(kernel: str) -> Finding:
+    return Finding(
+        kind="host-sync",
+        rule=RULES["host-sync"],
+        message="execute returns only when the stalled stream of the call is done",
+        kernel=kernel,
+        sites=(Site(agent="host", operation="execute on a stalled stream"),),
+        need=NEEDS["host-sync"],
+    )
+
+
+def _rearranged(scenario: Scenario) -> Scenario | None:
+    """Return a scenario with other lengths in the same room, or None."""
+    turned = scenario.lengths_q[::-1], scenario.lengths_kv[::-1]
+    if turned == (scenario.lengths_q, scenario.lengths_kv):
+        halves = (scenario.lengths_q, scenario.lengths_kv)
+        turned = tuple(n // 2 for n in halves[0]), tuple(n // 2 for n in halves[1])
+    if turned == (scenario.lengths_q, scenario.lengths_kv):
+        return None
+    return replace(scenario, lengths_q=turned[0], lengths_kv=turned[1])
 
 
 def _prepare(driver: Driver, scenario: Any, world: CardWorld) -> Prepared:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 
 from sidestream.harness.cuda.memory import AllocationTable
+from sidestream.harness.dsl.on_card import OnCard, watch_dsl
 
+T = TypeVar("T")
 GUARD = 4096
 """Bytes around every tensor of a call; a multiple of every alignment asked for."""
 GUARD_BYTE = 0xC7
@@ -40,6 +44,7 @@ class CardWorld:
         chip: Target and multiprocessors.
         table: Host copies of the call's tensors.
         fill: Unused here: fresh memory is the allocator's.
+        dsl: Sees the launches of CuTe DSL, or None.
     """
 
     device: torch.device
@@ -47,6 +52,7 @@ class CardWorld:
     chip: Card
     table: AllocationTable = field(default_factory=AllocationTable)
     fill: bytes = b""
+    dsl: OnCard | None = None
 
     def publish(self) -> None:
         """Do nothing: real tensors need no announcement."""
@@ -54,6 +60,36 @@ class CardWorld:
     def upload(self, value: torch.Tensor, name: str) -> torch.Tensor:
         """Copy a host tensor to the device."""
         return value.to(self.device)
+
+    def on(self, stream: Any) -> AbstractContextManager[Any]:
+        """Make a stream the current one inside."""
+        return cast(AbstractContextManager[Any], torch.cuda.stream(stream))
+
+    def another_stream(self) -> Any:
+        """Return a stream that nothing orders with the call's."""
+        make: Any = torch.cuda.Stream
+        return make()
+
+    def stall(self, cycles: int) -> None:
+        """Let the current stream spin for some clock cycles before what follows."""
+        spin: Any = torch.cuda._sleep
+        spin(cycles)
+
+    def capture(self, call: Callable[[], T]) -> tuple[Callable[[], None], T]:
+        """Capture a call on the stream; return what replays it there, and its result.
+
+        Raises:
+            RuntimeError: something in it cannot be captured.
+        """
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            result = call()
+
+        def replay() -> None:
+            with self.on(self.stream):
+                graph.replay()
+
+        return replay, result
 
     def wait(self) -> None:
         """Wait for the device; raises what it has to complain about."""
@@ -65,9 +101,11 @@ def current_world(*, side: bool) -> CardWorld:
     """Return the current card, with a stream of its own or the default one."""
     make: Any = torch.cuda.Stream
     stream = make() if side else torch.cuda.default_stream()
+    arch = card_arch() or ""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     return CardWorld(
         device=torch.device("cuda", torch.cuda.current_device()),
         stream=stream,
-        chip=Card(arch=card_arch() or "", sms=properties.multi_processor_count),
+        dsl=watch_dsl(arch=arch),
+        chip=Card(arch=arch, sms=properties.multi_processor_count),
     )

@@ -3,7 +3,9 @@
 What a card would do to memory is done here by `Made`; the checks see only bytes.
 """
 
+import contextlib
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.drivers.protocol import Results
 from sidestream.harness.errors import UsageError
 from sidestream.harness.finding import Verdict
+from sidestream.harness.launch import Launch
 from sidestream.harness.run import card_case, card_world
 from sidestream.harness.run.card_call import CardCall
 from sidestream.harness.run.card_world import GUARD, Card, CardWorld
@@ -29,13 +32,67 @@ SETTINGS = Settings(device="cuda", arch="sm_90a")
 
 
 class Stream:
-    cuda_stream = 7
+    def __init__(self, handle, world):
+        self.cuda_stream, self.world = handle, world
+
+    def query(self):
+        return self.world.stalled is not self
 
 
-def host_world(**_):
-    return CardWorld(
-        device=torch.device("cpu"), stream=Stream(), chip=Card(arch="sm_90a", sms=4)
-    )
+class Launched:
+    """Tells of one launch a call, on the stream that a deed chose."""
+
+    def __init__(self):
+        self.told, self.stream = None, None
+
+    @contextlib.contextmanager
+    def watched(self, on_launch, on_block):
+        self.told = on_launch
+        yield
+        self.told = None
+
+
+DSL = Launched()
+
+
+class HostWorld(CardWorld):
+    """Streams whose work waits while they are stalled; `put` gives them work."""
+
+    def setup(self):
+        self.stream, self.current = Stream(7, self), Stream(0, self)
+        self.stalled, self.late, self.dsl = None, [], DSL
+        return self
+
+    def put(self, stream, work):
+        (self.late.append if self.stalled is stream else lambda w: w())(work)
+
+    @contextlib.contextmanager
+    def on(self, stream):
+        before, self.current = self.current, stream
+        yield
+        self.current = before
+
+    def another_stream(self):
+        return Stream(8, self)
+
+    def stall(self, cycles):
+        # The call's own work is done at once all the same: only `put` is late.
+        self.stalled = self.current
+
+    def capture(self, call):
+        return call, call()
+
+    def wait(self):
+        self.stalled = None
+        for work in self.late:
+            work()
+        self.late.clear()
+
+
+def host_world(kind=HostWorld):
+    return kind(
+        device=torch.device("cpu"), stream=None, chip=Card(arch="sm_90a", sms=4)
+    ).setup()
 
 
 class Made:
@@ -46,6 +103,7 @@ class Made:
     def __init__(self, scenario, deed=lambda tensors, scratch: None, keyed=False):
         self.scenario, self.deed, self.keyed = scenario, deed, keyed
         self.keys, self.hits = set(), 0
+        self.launch_stream, self.waits = None, False
 
     def supports(self, problem, arch):
         return None
@@ -62,6 +120,7 @@ class Made:
         self.keys.add(key)
 
     def prepare(self, problem, world):
+        self.world = world
         self._compile(problem.capacity_q if self.keyed else problem.dtype)
         self.problem = problem
         return self
@@ -70,14 +129,28 @@ class Made:
 
     def execute(self, tensors, workspace):
         case, problem = self.scenario, self.problem
+        if self.waits:
+            self.world.stalled = None
+        stream = self.launch_stream
+        self.world.dsl.told(
+            Launch(
+                kernel="made",
+                ptx="",
+                grid=(1, 1, 1),
+                block=(1, 1, 1),
+                stream=self.world.stream.cuda_stream if stream is None else stream,
+            )
+        )
         if problem.lengths_q == case.lengths_q:
             inputs = build(case)
             for name in ("q", "k", "v"):
                 bits = getattr(tensors, name).contiguous().view(torch.uint16).numpy()
                 inputs.array(getattr(inputs, name))[:] = bits
+            inputs.lengths_q[:] = tensors.lengths_q.numpy()
+            inputs.lengths_kv[:] = tensors.lengths_kv.numpy()
             result = attention(inputs.problem())
             bits = narrow.to_bits(result.out, narrow.by_name(case.dtype))
-            rows = torch.from_numpy(inputs.live)
+            rows = slice(0, int(inputs.problem().seq_q.lengths.sum()))
             made = torch.from_numpy(bits.view(np.int16)).view(problem.torch_dtype)
             tensors.out[rows] = made[rows]
             if tensors.lse is not None:
@@ -88,23 +161,37 @@ class Made:
 
 @pytest.fixture
 def outcome(monkeypatch):
-    monkeypatch.setattr(card_case, "current_world", host_world)
-
-    def run(deed=lambda tensors, scratch: None, *, name="nan-tail", keyed=False):
+    def run(
+        deed=lambda tensors, scratch: None,
+        *,
+        name="nan-tail",
+        keyed=False,
+        world=HostWorld,
+        **facts,
+    ):
+        monkeypatch.setattr(
+            card_case, "current_world", lambda **_: host_world(kind=world)
+        )
         scenario = catalogue.by_name(name)
-        bench = Bench(settings=SETTINGS, driver=Made(scenario, deed, keyed))
+        made = Made(scenario, deed, keyed)
+        vars(made).update(facts)
+        made.deed = functools.partial(deed, made) if facts.get("whole") else deed
+        bench = Bench(settings=SETTINGS, driver=made)
         # `Made` is torch on host memory all through, which is no host work of a call.
-        monkeypatch.setattr(card_case, "HostLog", NoLog)
+        monkeypatch.setattr(card_case, "CardLog", NoLog)
         return run_case(bench, scenario)
 
     return run
 
 
 class NoLog:
-    events = ()
+    events, audited, driver_calls = (), True, 0
 
     def __init__(self, **facts):
-        assert facts["virtual"] is False
+        pass
+
+    def block(self, call, stream):
+        pass
 
     def __enter__(self):
         return self
@@ -123,7 +210,7 @@ def test_a_faithful_implementation_is_clean(outcome, name):
     assert case.verdict is Verdict.CLEAN, case.checks
     assert set(case.checks) == {
         *("parity", "execution", "bounds", "scratch", "determinism", "host-sync"),
-        *("cache", "race"),
+        *("cache", "race", "stream", "capture"),
     }
     assert case.checks["race"].status == "not-run"
     assert "--device vgpu" in case.checks["race"].reason
@@ -189,6 +276,70 @@ def test_a_key_with_totals_is_found(outcome):
     found = outcome(keyed=True)
     assert told(found) == {"cache-miss"}
     assert found.case.checks["cache"].status == "failed"
+
+
+def failed(outcome):
+    return {name for name, c in outcome.case.checks.items() if c.status == "failed"}
+
+
+def on_the_current_stream(made, tensors, scratch):
+    # A fill that belongs before the kernel and comes wherever the current stream is.
+    made.world.put(made.world.current, lambda: scratch.fill_(0))
+    if scratch[0] != 0:
+        tensors.out[0, 0, 0] += 1.0
+
+
+def test_what_is_put_on_the_current_stream_comes_too_late_beside_a_stall(outcome):
+    found = outcome(on_the_current_stream, whole=True)
+    assert failed(found) == {"stream"}
+    assert told(found) == {"stream-race"}
+    assert "the current stream stalled" in found.findings[0].message
+
+
+def test_a_launch_on_another_stream_is_named(outcome):
+    found = outcome(launch_stream=0)
+    assert failed(found) == {"stream"}
+    assert "made is launched on stream 0x0" in found.findings[0].message
+
+
+def test_lengths_baked_at_the_capture_are_found(outcome):
+    class Baking(HostWorld):
+        def capture(self, call):
+            frozen = call()
+            bits, lse = frozen.out.clone(), frozen.lse.clone()
+
+            def replay():
+                frozen.out.copy_(bits)
+                frozen.lse.copy_(lse)
+
+            return replay, frozen
+
+    found = outcome(world=Baking)
+    assert failed(found) == {"capture"}
+    assert told(found) == {"capture"}
+    assert "other lengths" in found.findings[0].message
+
+
+def test_a_call_that_cannot_be_captured_is_found(outcome):
+    class Refusing(HostWorld):
+        def capture(self, call):
+            raise RuntimeError("operation not permitted when stream is capturing\n.")
+
+    found = outcome(world=Refusing)
+    assert failed(found) == {"capture"}
+    assert "not permitted when stream is capturing" in found.findings[0].message
+
+
+def test_a_host_that_waits_for_the_stalled_stream_is_found(outcome):
+    assert told(outcome(waits=True)) == {"host-sync"}
+
+
+def test_a_driver_that_was_not_heard_is_told(outcome, monkeypatch):
+    monkeypatch.setattr(NoLog, "audited", False)
+    monkeypatch.setattr(NoLog, "unaudited", "a profiler has CUPTI", raising=False)
+    found = outcome()
+    assert found.case.verdict is Verdict.INCOMPLETE
+    assert found.case.checks["host-sync"].reason == "a profiler has CUPTI"
 
 
 def test_the_error_is_one_line(outcome):
