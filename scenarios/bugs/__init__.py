@@ -15,21 +15,30 @@ from sidestream.scenarios.bugs.key_holds_totals import KEY_HOLDS_TOTALS
 from sidestream.scenarios.bugs.launched_on_default_stream import (
     LAUNCHED_ON_DEFAULT_STREAM,
 )
+from sidestream.scenarios.bugs.lengths_baked_at_capture import (
+    LENGTHS_BAKED_AT_CAPTURE,
+)
 from sidestream.scenarios.bugs.lse_heads_swapped import LSE_HEADS_SWAPPED
 from sidestream.scenarios.bugs.mask_anchored_globally import MASK_ANCHORED_GLOBALLY
 from sidestream.scenarios.bugs.nan_tail_through_v import NAN_TAIL_THROUGH_V
 from sidestream.scenarios.bugs.neighbour_row_overwritten import (
     NEIGHBOUR_ROW_OVERWRITTEN,
 )
+from sidestream.scenarios.bugs.output_filled_first import OUTPUT_FILLED_FIRST
+from sidestream.scenarios.bugs.prepared_on_current_stream import (
+    PREPARED_ON_CURRENT_STREAM,
+)
 from sidestream.scenarios.bugs.scratch_assumed_zero import SCRATCH_ASSUMED_ZERO
 from sidestream.scenarios.bugs.worklist_read_early import WORKLIST_READ_EARLY
 
-__all__ = ["BUGS", "Bug", "Edit"]
+__all__ = ["BUGS", "CARD_BUGS", "Bug", "Edit"]
 
 BUGS: tuple[Bug, ...] = (
     KEY_HOLDS_TOTALS,
     HOST_READS_LENGTHS,
     LAUNCHED_ON_DEFAULT_STREAM,
+    PREPARED_ON_CURRENT_STREAM,
+    OUTPUT_FILLED_FIRST,
     WORKLIST_READ_EARLY,
     SCRATCH_ASSUMED_ZERO,
     NEIGHBOUR_ROW_OVERWRITTEN,
@@ -38,3 +47,6 @@ BUGS: tuple[Bug, ...] = (
     NAN_TAIL_THROUGH_V,
 )
 """Every seeded bug, host bugs first."""
+
+CARD_BUGS: tuple[Bug, ...] = (LENGTHS_BAKED_AT_CAPTURE,)
+"""Bugs that show in a captured call, which `check` makes on a card only."""
