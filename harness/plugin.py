@@ -14,17 +14,19 @@ for the plugin being installed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from sidestream.harness import hang_guard
 
 if TYPE_CHECKING:
     import torch
 
     from sidestream.harness.cuda.host_sync import HostLog
     from sidestream.harness.run.live import LiveDevice
-    from sidestream.harness.vtorch.streams import Stream
+    from sidestream.harness.run.live_card import LiveCard
     from sidestream.scenarios.scenario import Scenario
 
 SIDE_STREAM = 0x51DE
@@ -33,6 +35,19 @@ SIDE_STREAM = 0x51DE
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options, named as those of `sidestream check`."""
     group = parser.getgroup("sidestream", "varlen attention checks")
+    group.addoption(
+        "--sidestream-device",
+        default="vgpu",
+        choices=("vgpu", "cuda"),
+        help="what the `device` fixture is: the virtual GPU, or the real one",
+    )
+    group.addoption(
+        "--sidestream-hang-limit",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="time that a test on a real GPU may take before its process is ended",
+    )
     group.addoption(
         "--sidestream-arch",
         default="sm_120a",
@@ -80,6 +95,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Take a GPU, if this is one of several processes, and guard against hangs."""
+    hang_guard.install(config)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes the plugin's `scenario` once for each scenario."""
     if "scenario" not in metafunc.fixturenames or _has_its_own(metafunc):
@@ -116,21 +136,20 @@ def scenario(request: pytest.FixtureRequest) -> Scenario:
 
 
 @pytest.fixture
-def device(request: pytest.FixtureRequest) -> Iterator[LiveDevice]:
-    """The virtual GPU as torch's `cuda:0`; the test fails if a launch is at fault."""
-    from sidestream.harness.errors import UsageError
-    from sidestream.harness.run.live import live
+def device(request: pytest.FixtureRequest) -> Iterator[LiveDevice | LiveCard]:
+    """The virtual GPU as torch's `cuda:0`; the test fails if a launch is at fault.
 
-    option = request.config.getoption
+    With `--sidestream-device cuda` it is the real GPU of this process, and the test is
+    skipped where there is none.
+    """
+    from sidestream.harness.errors import UsageError
+
+    entered = (
+        _card(request.config)
+        if request.config.getoption("--sidestream-device") == "cuda"
+        else _virtual(request.config)
+    )
     try:
-        entered = live(
-            arch=option("--sidestream-arch"),
-            seed=option("--sidestream-seed"),
-            deadline=option("--sidestream-deadline"),
-            profile=option("--sidestream-profile")
-            if option("--sidestream-races")
-            else None,
-        )
         with entered as made:
             yield made
     except UsageError as error:
@@ -140,9 +159,40 @@ def device(request: pytest.FixtureRequest) -> Iterator[LiveDevice]:
         pytest.fail("\n".join(complaints), pytrace=False)
 
 
+def _virtual(config: pytest.Config) -> AbstractContextManager[LiveDevice]:
+    from sidestream.harness.run.live import live
+
+    option = config.getoption
+    races = option("--sidestream-races")
+    return live(
+        arch=option("--sidestream-arch"),
+        seed=option("--sidestream-seed"),
+        deadline=option("--sidestream-deadline"),
+        profile=option("--sidestream-profile") if races else None,
+    )
+
+
+@contextmanager
+def _card(config: pytest.Config) -> Iterator[LiveCard]:
+    from sidestream.harness.run.card_world import card_arch, current_world
+    from sidestream.harness.run.live_card import live_card
+
+    if card_arch() is None:
+        pytest.skip("--sidestream-device cuda: torch sees no CUDA device")
+    with live_card(current_world(side=False)) as card:
+        card.told = hang_guard.of(config).launched
+        yield card
+
+
 @pytest.fixture
-def side_stream(device: LiveDevice) -> Iterator[Stream]:
+def side_stream(device: LiveDevice | LiveCard) -> Iterator[Any]:
     """A current stream that is not the default one; launches elsewhere fail."""
+    from sidestream.harness.run.live_card import LiveCard
+
+    if isinstance(device, LiveCard):
+        with device.side_stream() as made:
+            yield made
+        return
     yield device.world.choose(SIDE_STREAM)
     stray = [o.kernel for o in device.outcomes if o.stream != SIDE_STREAM]
     if stray:
@@ -153,29 +203,38 @@ def side_stream(device: LiveDevice) -> Iterator[Stream]:
 
 
 @pytest.fixture
-def poisoned(device: LiveDevice) -> Callable[..., torch.Tensor]:
+def poisoned(device: LiveDevice | LiveCard) -> Callable[..., torch.Tensor]:
     """Makes scratch: `poisoned(size, pattern="canary")`; its bytes are unwritten."""
     return device.scratch
 
 
 @pytest.fixture
 def no_host_sync(
-    device: LiveDevice,
+    device: LiveDevice | LiveCard,
 ) -> Callable[[], AbstractContextManager[HostLog]]:
     """Requires in a `with` that the host reads, waits, makes and fills nothing."""
     return device.quiet
 
 
 @pytest.fixture
-def race_check(device: LiveDevice) -> Callable[..., AbstractContextManager[None]]:
+def race_check(
+    device: LiveDevice | LiveCard,
+) -> Callable[..., AbstractContextManager[None]]:
     """Requires in a `with` that launches have no race: `race_check("isa")`.
 
-    It looks for races with `--sidestream-no-races` too.
+    It looks for races with `--sidestream-no-races` too. A card does not tell who
+    accesses what: there, the test is skipped.
     """
+    from sidestream.harness.run.live_card import LiveCard
+
+    if isinstance(device, LiveCard):
+        pytest.skip("a card does not tell who accesses what: --sidestream-device vgpu")
     return device.raced
 
 
 @pytest.fixture
-def no_recompile(device: LiveDevice) -> Callable[[], AbstractContextManager[None]]:
+def no_recompile(
+    device: LiveDevice | LiveCard,
+) -> Callable[[], AbstractContextManager[None]]:
     """Requires in a `with` that nothing is compiled."""
     return device.compiled

@@ -11,13 +11,18 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from sidestream.harness.checks import execution
+from sidestream.harness.finding import Verdict
 from sidestream.harness.run.case import Bench, CaseOutcome, run_case, unjudged
+from sidestream.harness.run.gpus import take
 from sidestream.harness.run.problem import compile_group
 from sidestream.harness.run.settings import Settings
+from sidestream.harness.run.watchdog import hang
+from sidestream.reports.model import Check
 from sidestream.scenarios.scenario import Scenario
 
 _GRACE = 60.0
@@ -58,7 +63,9 @@ class Pool:
 
         Closing the iterator, or an exception in it, ends the workers.
         """
-        if self.jobs == 1 or len(cases) <= 1:
+        # A kernel that hangs on a card costs its process, so that is not this one.
+        on_card = self.settings.device == "cuda"
+        if not on_card and (self.jobs == 1 or len(cases) <= 1):
             yield from self._here(cases)
             return
         groups: dict[tuple[object, ...], list[int]] = {}
@@ -89,7 +96,7 @@ class Pool:
         ours, theirs = context.Pipe()
         process = context.Process(
             target=_work,
-            args=(theirs, self.settings, self.origin, f"worker {number}"),
+            args=(theirs, self.settings, self.origin, number),
             daemon=True,
         )
         process.start()
@@ -136,6 +143,8 @@ class Pool:
             elif time.monotonic() - worker.since > limit:
                 reason = f"no answer {_GRACE:.0f} s after the deadline"
                 outcome = self._replace(worker, cases[index], reason)
+                if self.settings.device == "cuda":
+                    outcome = self._hung(cases[index], outcome, limit)
             else:
                 continue
             worker.index = None
@@ -150,6 +159,26 @@ class Pool:
         worker.process, worker.pipe = fresh.process, fresh.pipe
         return unjudged(self.settings, scenario, reason)
 
+    def _hung(
+        self, scenario: Scenario, outcome: CaseOutcome, seconds: float
+    ) -> CaseOutcome:
+        """Turn a case that no deadline of its own could end into a finding.
+
+        On a card a launch has no budget: it ends by itself or not at all.
+        """
+        finding = replace(
+            hang(f"scenario {scenario.name}", seconds=seconds, scenario=scenario.name),
+            kernel=self.settings.kernel,
+            replay=outcome.case.replay,
+        )
+        case = replace(
+            outcome.case,
+            verdict=Verdict.FINDINGS,
+            checks={execution.NAME: Check(status="failed", reason=finding.message)},
+            findings=(finding.id,),
+        )
+        return replace(outcome, case=case, findings=(finding,), incomplete=())
+
     def _end(self) -> None:
         for worker in self._workers:
             worker.pipe.close()
@@ -160,10 +189,12 @@ class Pool:
         self._workers.clear()
 
 
-def _work(pipe: Connection, settings: Settings, origin: float, track: str) -> None:
+def _work(pipe: Connection, settings: Settings, origin: float, number: int) -> None:
     """Serve cases until the pipe closes; Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    bench = Bench(settings=settings, origin=origin, track=track)
+    if settings.device == "cuda":
+        take(number)
+    bench = Bench(settings=settings, origin=origin, track=f"worker {number}")
     with contextlib.suppress(EOFError, OSError):
         while True:
             pipe.send(run_case(bench, pipe.recv()))
