@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sidestream.harness import hang_guard
-
 if TYPE_CHECKING:
     import torch
 
@@ -97,6 +95,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take a GPU, if this is one of several processes, and guard against hangs."""
+    from sidestream.harness import hang_guard
+
     hang_guard.install(config)
 
 
@@ -174,6 +174,7 @@ def _virtual(config: pytest.Config) -> AbstractContextManager[LiveDevice]:
 
 @contextmanager
 def _card(config: pytest.Config) -> Iterator[LiveCard]:
+    from sidestream.harness import hang_guard
     from sidestream.harness.run.card_world import card_arch, current_world
     from sidestream.harness.run.live_card import live_card
 

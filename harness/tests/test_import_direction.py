@@ -61,8 +61,10 @@ ALLOWED = {
     "harness.cli": {"harness.commands", "harness.run", "harness.errors"},
     "harness.plugin": {
         *("harness.checks", "harness.cuda", "harness.drivers", "harness.dsl"),
-        *("harness.run", "harness.vtorch", "scenarios", *LEAVES),
+        *("harness.run", "harness.hang_guard", "harness.vtorch", "scenarios"),
+        *LEAVES,
     },
+    "harness.hang_guard": {"harness.run"},
 }
 """What each part may import; tests are free."""
 
