@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidestream.scenarios.litmus.statements import expect, lead, wait
-from sidestream.scenarios.litmus.twin import Twin, gmem, proxy, smem
+from sidestream.scenarios.litmus.twin import PROFILES, Twin, gmem, proxy, smem
 
 _COPY = "Data Movement and Conversion Instructions: cp.async.bulk.tensor"
 _REDUCTION = "Data Movement and Conversion Instructions: cp.reduce.async.bulk.tensor"
@@ -24,7 +24,28 @@ def _store(source: str = "%x", at: int = 0, name: str = _OUT) -> str:
     return f"{name} [%map, {{{at}}}], [{source}];\n"
 
 
+def _in_turn(name: str, source: str, *, broken_in: tuple[str, ...] = PROFILES) -> Twin:
+    """Lane 0, then lane 1, store a box into the same place by one instruction."""
+    return Twin(
+        name=name,
+        rule="P1",
+        title="Memory Consistency Model: Conflict and Data-races",
+        warps=(
+            f"mov.u32 %r2, 0;\nmov.u32 %r3, %x;\n$TURN_{name}:\n"
+            "setp.eq.u32 %p0, %lane, %r2;\n"
+            f"@%p0 {_store('%r3')}{_COMMITTED}<op>"
+            f"{source}add.u32 %r2, %r2, 1;\nsetp.lt.u32 %p1, %r2, 2;\n"
+            f"@%p1 bra $TURN_{name};\ncp.async.bulk.wait_group 0;\n",
+        ),
+        op="cp.async.bulk.wait_group 0;\nbar.warp.sync 0xffffffff;\n",
+        found=gmem(_OUT, _OUT, "P4"),
+        broken_in=broken_in,
+    )
+
+
 TWINS = (
+    _in_turn("lanes_that_parted_store_the_same_box", "", broken_in=("isa",)),
+    _in_turn("lanes_store_boxes_of_their_own", "add.u32 %r3, %r3, 256;\n"),
     Twin(
         name="load_wait_read",
         rule="M9",

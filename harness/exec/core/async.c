@@ -1,5 +1,6 @@
 /* Operations in flight: issued by a warp, landed by the scheduler, later. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "observer.h"
 
@@ -15,6 +16,7 @@ Async *async_new(Warp *w, const Insn *i, u32 kind, LandFn land) {
       return NULL;
     }
   }
+  memset(op->arg, 0, sizeof op->arg); /* two that do the same look the same */
   op->land = land;
   op->ready = NULL;
   op->insn = i;

@@ -327,6 +327,7 @@ u32 detector_follow(Detector *d, u32 id) {
   knowledge_raise(k, PLANE_ORDER, e->comp, e->clock, ANY_LANE);
   u32 next = detector_start(d, e->warp / d->warps, e->warp % d->warps, e->lanes, k);
   free(k);
+  if (next) detector_task(d, next, e->task);
   return next;
 }
 

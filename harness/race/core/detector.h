@@ -20,7 +20,7 @@ enum Relaxation {
   RELAX_ISSUE_ORDER,     /* multiplications of one thread with unlike accumulators */
   RELAX_LOAD_USED,       /* a tcgen05.ld without wait::ld, whose registers were used */
   RELAX_LANES_MET,       /* a read of shared memory before its warp met and another lane told */
-  RELAX_SAME_VALUE,      /* several warps store the same into the same shared bytes */
+  RELAX_SAME_VALUE,      /* several warps, or lanes that parted, store the same twice */
   RELAXATIONS
 };
 
@@ -79,6 +79,7 @@ enum Form { FORM_COPY = 1, FORM_SMALL_COPY, FORM_SHIFT, FORM_FIRST, FORMS = 63 -
 /* Who issued an operation, at which clock of its own, and by which lane. */
 typedef struct Issue {
   u32 comp, clock, by, at, lane;
+  u32 lanes, task; /* of a bulk store, as its EngineAgent has them */
 } Issue;
 enum { ISSUES = 128 };
 
@@ -157,6 +158,10 @@ typedef struct Detector {
   u64 digest;       /* of what was known at every access, in order */
   u32 keep_digest;
 } Detector;
+
+/* --- stores.c --- */
+/* `practice`: lanes that have parted do the same bulk store, each for itself. */
+int same_store(Detector *d, const Accessor *a, const Entry *e);
 
 /* The warp of an access, or NULL if an operation made it. */
 WarpAgent *detector_reader(const Detector *d, const Entry *e);

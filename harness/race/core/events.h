@@ -35,6 +35,8 @@ void detector_grid_signal(Detector *d, u32 slot, u32 warp, u32 lanes);
 void grids_free(Detector *d);
 u32 detector_issue(Detector *d, u32 slot, u32 warp, u32 lanes);
 u32 detector_follow(Detector *d, u32 id);
+/* Operation `id` is a bulk store, which stores what `task` says where `task` says. */
+void detector_task(Detector *d, u32 id, u32 task);
 void detector_drop(Detector *d, u32 id);
 void detector_complete(Detector *d, u32 id, u32 slot, u32 warp, u32 lanes);
 /* An operation with what its issuer knew, of no component yet, or with one. */

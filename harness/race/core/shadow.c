@@ -87,7 +87,8 @@ static u32 judge(Detector *d, const Accessor *a, const Entry *e, u32 bytes, int 
   *conflict = (entry_flags(e) | entry_flags(&a->entry)) & ENTRY_WRITE;
   u32 verdict = order(d, a, e);
   if (!*conflict) return verdict;
-  if (verdict == UNORDERED && d->profile != PROFILE_ISA && same_value(a, e)) {
+  if (verdict == UNORDERED && d->profile != PROFILE_ISA &&
+      (same_value(a, e) || same_store(d, a, e))) {
     d->relaxed[RELAX_SAME_VALUE] += a->count;
     *conflict = 0;
     /* a write stands for the write that it repeats */

@@ -7,6 +7,7 @@
 
 #include "tcgen05_operand.h"
 #include "tcgen05_order.h"
+#include "tma.h"
 
 static inline Note note_of(const Watch *h, const Warp *w, const Insn *i) {
   u32 pc = pc_of(w->m, i);
@@ -161,6 +162,17 @@ static u32 proxy_of(const Async *op) {
              : ENTRY_ASYNC;
 }
 
+/* Lanes that do the same store give the same; another store gives the same by chance. */
+static u32 task_of(const Async *op) {
+  u32 hash = 2166136261u;
+  for (u32 k = 0; k < sizeof op->arg / sizeof *op->arg; k++) {
+    u64 word = k == A_LANE ? 0 : op->arg[k];
+    hash = (hash ^ (u32)word) * 16777619u;
+    hash = (hash ^ (u32)(word >> 32)) * 16777619u;
+  }
+  return hash | 1u;
+}
+
 static void issue(void *state, Async *op, const Async *parent) {
   Watch *h = state;
   const Warp *w = op->warp;
@@ -179,6 +191,7 @@ static void issue(void *state, Async *op, const Async *parent) {
   else if (op->kind == ASYNC_TC_COMMIT)
     op->agent = detector_commit(d, slot, w->id, op->lane);
   else op->agent = detector_issue(d, slot, w->id, of);
+  if (op->kind == ASYNC_BULK_STORE) detector_task(d, op->agent, task_of(op));
   if (!grouped(op->kind)) return;
   GroupList *list = list_of(h, w);
   if (list->n == list->capacity) {
