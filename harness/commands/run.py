@@ -127,7 +127,7 @@ def _case(
 def _implicit(script: Path, done: ScriptRun) -> list[str]:
     """Return the waits that the script may not know of, once for each place."""
     seen = {
-        wait.site.frames[:1]: f"{wait.call} at {wait.site}"
+        wait.site.frames[:1]: f"{script_checks.told(wait)}, at {wait.site}"
         for wait in script_checks.implicit(done.waits, script.resolve().parent)
     }
     return list(seen.values())

@@ -115,14 +115,10 @@ def compilations(
 
 
 def _waiting(wait: HostWait, count: int) -> Finding:
-    read = f", which reads {wait.detail}" if wait.detail else ""
     return Finding(
         kind="host-sync",
         rule=SYNC_RULE,
-        message=(
-            f"{wait.call}{read} waits for {wait.target}: {wait.operations} operations, "
-            f"{wait.seconds * 1e6:.0f} us by estimate"
-        ),
+        message=told(wait),
         sites=(
             Site(
                 agent="host",
@@ -133,4 +129,15 @@ def _waiting(wait: HostWait, count: int) -> Finding:
         ),
         need="lengths and other data left on the device",
         count=count,
+    )
+
+
+def told(wait: HostWait) -> str:
+    """Say what waits, for which value, and for how long."""
+    read = f" reads {wait.detail} and" if wait.detail else ""
+    time = f", {wait.seconds * 1e6:.0f} us by estimate" if wait.seconds else ""
+    many = "operation" if wait.operations == 1 else "operations"
+    return (
+        f"{wait.call}{read} waits for {wait.target}: "
+        f"{wait.operations} pending {many}{time}"
     )

@@ -399,6 +399,12 @@ class State:
         for stream in streams:
             join(self.order.host().clock, stream.clock)
 
+    def last_writer(self, span: Span) -> Op | None:
+        """Return the operation that wrote the first bytes of a span last, if known."""
+        with self.lock:
+            cells = self.shadow.cells(span)
+            return cells[0].write if cells and cells[0].start == span.start else None
+
     def reserve(self, call: str, size: int, site: CallSite | None = None) -> None:
         """Take note of memory that the program asks the driver for."""
         made = Reservation(call=call, size=size, site=site or here())

@@ -13,6 +13,8 @@ from sidestream.harness.runtime.spans import Span
 CALL = 3e-6
 """Seconds that a call takes on the host."""
 _START = 2e-6
+LINK_START = 8e-6
+"""Seconds before the first byte of a copy crosses to the host or back."""
 _DEVICE_BANDWIDTH = 4e12
 _LINK_BANDWIDTH = 5e10
 """Bytes a second between host and device."""
@@ -23,4 +25,6 @@ def estimate(kind: str, reads: Iterable[Span], writes: Iterable[Span]) -> float:
     if kind in ("event-record", "event-wait", "free", "host", "graph"):
         return 0.0
     size = sum(s.size for s in reads) + sum(s.size for s in writes)
-    return _START + size / (_LINK_BANDWIDTH if kind == "copy" else _DEVICE_BANDWIDTH)
+    if kind == "copy":
+        return LINK_START + size / _LINK_BANDWIDTH
+    return _START + size / _DEVICE_BANDWIDTH

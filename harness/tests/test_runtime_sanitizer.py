@@ -8,6 +8,9 @@ from itertools import pairwise
 import pytest
 from runtime_case import POLICIES, Case
 
+from sidestream.harness.bindings.calls import Calls
+from sidestream.harness.runtime import CudaError
+
 RACE = "stream-race"
 
 
@@ -96,6 +99,23 @@ def test_a_new_event_knows_nothing_of_an_old_one(case, streams):
     case.do("a", streams[1], reads="x")
     case.rt.record_event(case.rt.create_event(), streams[1])
     case.rt.wait_event(streams[2], case.rt.create_event())
+    case.do("b", streams[2], writes="x")
+    assert case.races() == [(RACE, "a", "b")]
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_destroyed_event_orders_nothing(case, streams, made):
+    """The sanitizer takes a wait for it as no wait; CUDA refuses it by its name."""
+    calls = Calls(runtime=case.rt)
+    case.do("a", streams[1], reads="x")
+    event = calls.event_create()
+    calls.event_record(event, streams[1].handle)
+    calls.event_destroy(event)
+    if made:
+        calls.stream_wait_event(streams[2].handle, calls.event_create())
+    else:
+        with pytest.raises(CudaError, match="cudaErrorInvalidResourceHandle"):
+            calls.stream_wait_event(streams[2].handle, event)
     case.do("b", streams[2], writes="x")
     assert case.races() == [(RACE, "a", "b")]
 

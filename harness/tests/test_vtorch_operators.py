@@ -163,8 +163,48 @@ def test_reads_of_the_host_are_waits_with_a_place_and_a_value(gpu):
         "torch.Tensor.__repr__",
         "aten.equal.default",
     ]
-    assert waits[0].detail == "read 3"
+    assert [w.detail.split(", written by")[0] for w in waits] == [
+        "3",
+        "int64 (3,) [0, 1, 2]",
+        "True",
+        "int64 (1,) [2]",
+        "int64 (3,) [0, 1, 2]",
+        "int64 (3,) [0, 1, 2]",
+        "True",
+    ]
+    assert "written by aten.sum.default at" in waits[0].detail
+    assert "written by aten.arange" in waits[1].detail
     assert all("test_vtorch_operators.py" in str(w.site) for w in waits)
+
+
+READS = {
+    "nonzero": (lambda x: x.nonzero(), "int64 (2, 1) [1, 2]"),
+    "masked_select": (lambda x: x.masked_select(x > 1), "int64 (1,) [2]"),
+    "mask of the host": (lambda x: x[torch.tensor([True, False, True])], "[0, 2]"),
+    "where": (lambda x: torch.where(x == 1), "int64 (1, 1) [1]"),
+    "unique": (lambda x: torch.unique(x), "int64 (3,) [0, 1, 2]"),
+    "blocking copy": (
+        lambda x: torch.empty(3, dtype=torch.int64, pin_memory=True).copy_(x),
+        "int64 (3,) [0, 1, 2]",
+    ),
+    "copy of another type": (lambda x: x.to("cpu", torch.float64), "float64 (3,)"),
+    "copy that does not wait": (lambda x: x.to("cpu", non_blocking=True), None),
+    "condition": (lambda x: 1 if (x == 1).all() else 0, "False"),
+    "many": (lambda x: x.repeat(1000).cpu(), "int64 (3000,) [0, 1, 2, 0, ...]"),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_wait_tells_what_it_read(gpu, name):
+    call, expected = READS[name]
+    there = torch.arange(3, device="cuda")
+    count = len(gpu.runtime.host_waits)
+    call(there)
+    waits = gpu.runtime.host_waits[count:]
+    assert len(waits) == (expected is not None)
+    if expected is not None:
+        assert expected in waits[0].detail
+        assert waits[0].seconds > 0
 
 
 def test_sync_debug_mode_warns_and_refuses(gpu):

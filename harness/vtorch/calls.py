@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from sidestream.harness.runtime import here
+from sidestream.harness.vtorch.shown import note
 from sidestream.harness.vtorch.storages import PINNED
 from sidestream.harness.vtorch.tensor_spans import spans
 from sidestream.harness.vtorch.world import World, is_cuda, plain
@@ -284,6 +285,7 @@ class Calls:
                 kind="copy", label=name, stream=stream, reads=touched, site=site
             )
             self.world.wait(name, stream, site=site)
+            note(self.world, self.world.storages.raw(args[0]), args[0])
             with plain():
                 return func(*args, **kwargs)
         self._host_reads(args[0], func)

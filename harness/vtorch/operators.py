@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from sidestream.harness.runtime import (
     here,
 )
 from sidestream.harness.runtime.op import Run
+from sidestream.harness.runtime.timeline import LINK_START, estimate
 from sidestream.harness.vtorch.metadata import Meta, Metadata
 from sidestream.harness.vtorch.operands import INDEXED, effects, fresh, same_device
 from sidestream.harness.vtorch.operator_schema import (
@@ -32,6 +32,7 @@ from sidestream.harness.vtorch.operator_schema import (
     replaced,
     tensors,
 )
+from sidestream.harness.vtorch.shown import note
 from sidestream.harness.vtorch.storages import DEVICE, PINNED
 from sidestream.harness.vtorch.tensor_spans import spans, spans_of
 from sidestream.harness.vtorch.touched import changes, indexed, touched
@@ -295,24 +296,17 @@ class Operators:
             writes=writes,
             run=run,
             site=site,
+            # How many there are has to reach the host.
+            seconds=estimate("torch", reads, writes) + LINK_START,
         )
         world.wait(op.label, stream, site=site)
-        self.show(got[0])
+        note(world, got[0], next((t for _, t in given), None))
 
         def place(value: torch.Tensor) -> torch.Tensor:
             return self._transfers.place(value, stream, op.label, site)
 
         result = replaced(got[0], place)
         return tuple(result) if isinstance(got[0], tuple) else result
-
-    def show(self, value: Any) -> None:
-        """Tell the log of waits which value the host read."""
-        if isinstance(value, torch.Tensor):
-            value = f"{tuple(value.shape)} {value.dtype}"
-        elif isinstance(value, (list, tuple)):
-            value = ", ".join(str(tuple(v.shape)) for v in value)
-        waits = self._world.runtime.host_waits
-        waits[-1] = replace(waits[-1], detail=f"read {value}")
 
     def _copy(
         self, op: Operator, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
@@ -387,7 +381,7 @@ class Operators:
             site=site,
         )
         world.wait(op.label, stream, site=site)
-        self.show(got[0])
+        note(world, got[0], args[0])
         return got[0]
 
     def _resize(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 
 from sidestream.harness.runtime import CallSite, Stream, here
+from sidestream.harness.vtorch.shown import note
 from sidestream.harness.vtorch.storages import DEVICE, PINNED
 from sidestream.harness.vtorch.tensor_spans import spans
 from sidestream.harness.vtorch.world import World, plain
@@ -62,6 +63,10 @@ class Transfers:
             into = storages.raw(target)
         pageable = host != PINNED
         if pageable and self._world.runtime.capturing(stream) != "none":
+            self._world.runtime.refuse(
+                "cudaErrorStreamCaptureUnsupported",
+                f"{label} of pageable memory, which torch does not capture",
+            )
             raise RuntimeError(
                 "Cannot copy between CPU and CUDA tensors during CUDA graph capture "
                 "unless the CPU tensor is pinned. Please use tensor.pin_memory() or "
@@ -82,6 +87,8 @@ class Transfers:
         )
         if waits:
             self._world.wait(label, stream, site=site)
+        if not up and (waits or pageable):
+            note(self._world, target, source)
 
     def place(
         self, value: torch.Tensor, stream: Stream, label: str, site: CallSite
