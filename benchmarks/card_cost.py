@@ -1,0 +1,108 @@
+"""What the harness costs on a card: `python -m benchmarks.card_cost`.
+
+*Bare* is what a test without the harness does: make the tensors, compute the float64
+reference with its bound, send, execute once, fetch, compare. *Case* is the whole case:
+every check of `sidestream check --device cuda`. Code is compiled before either.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sidestream.harness.drivers.protocol import Prepared
+from sidestream.harness.exec.machine import Options
+from sidestream.harness.run.card_call import CardCall
+from sidestream.harness.run.card_case import CardRun
+from sidestream.harness.run.card_world import card_arch
+from sidestream.harness.run.case import Bench
+from sidestream.harness.run.phases import Phases
+from sidestream.harness.run.problem import problem_of
+from sidestream.harness.run.settings import Settings
+from sidestream.scenarios import catalogue
+from sidestream.scenarios.case import build
+from sidestream.scenarios.scenario import Scenario
+
+
+class BareRun(CardRun):
+    """One execute of a case, held against the reference."""
+
+    def bare(self) -> None:
+        """Build, execute once, compare."""
+        driver: Any = self.bench.implementation()
+        inputs = build(self.scenario)
+        limits, why = self._bounds(inputs)
+        world: Any = self.world()
+        prepared: Prepared = driver.prepare(problem_of(self.scenario), world)
+        call = CardCall(
+            world,
+            inputs,
+            workspace_bytes=prepared.workspace_bytes,
+            phases=self.phases,
+        )
+        self.runs.append(
+            call.execute(
+                prepared, label="bare", pattern=self.scenario.scratch, options=Options
+            )
+        )
+        self._parity(inputs, limits, why)
+
+
+def seconds(work: Callable[[], object], rounds: int) -> float:
+    """Return the median time of some rounds."""
+    spent = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - began)
+    return statistics.median(spent)
+
+
+def measure(scenarios: list[Scenario], rounds: int) -> list[dict[str, Any]]:
+    """Return one row a scenario."""
+    bench = Bench(settings=Settings(device="cuda", arch=card_arch() or ""))
+    rows = []
+    for scenario in scenarios:
+
+        def case(kind: type[CardRun], scenario: Scenario = scenario) -> Any:
+            return kind(bench, scenario, Phases(origin=0.0, track=""))
+
+        whole = case(CardRun)
+        whole.run()
+        rows.append(
+            {
+                "name": scenario.name,
+                "bare": seconds(lambda: case(BareRun).bare(), rounds),
+                "case": seconds(lambda: case(CardRun).run(), rounds),
+                "phases": dict(whole.phases.seconds),
+            }
+        )
+    return rows
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print the table."""
+    print("| scenario | bare, ms | case, ms | ratio |\n|---|---|---|---|")
+    for row in sorted(rows, key=lambda row: -row["case"] / row["bare"]):
+        bare, case = row["bare"] * 1e3, row["case"] * 1e3
+        print(f"| {row['name']} | {bare:.1f} | {case:.1f} | {case / bare:.2f} |")
+    bare, case = (sum(row[key] for row in rows) for key in ("bare", "case"))
+    print(f"| all | {bare * 1e3:.0f} | {case * 1e3:.0f} | {case / bare:.2f} |")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--scenario", action="append", default=[])
+    given = parser.parse_args()
+    chosen = [catalogue.by_name(n) for n in given.scenario] or catalogue.CATALOGUE
+    found = measure(list(chosen), given.rounds)
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1))
+    show(found)
