@@ -32,21 +32,17 @@ from sidestream.scenarios.bugs.kernels.kernel_bug import KernelBug
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 ALONE = "no tool"
 CSAN = "PyTorch CUDA sanitizer"
-SCRIPTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    **dict.fromkeys(
-        (
-            *("metadata_on_current", "zeroed_on_ambient", "launched_on_default"),
-            *("staging_rewritten", "result_read_early", "handed_between_streams"),
-            *("storage_let_go", "copied_back_outside", "captured_too_late"),
-        ),
-        (("buggy",), ()),
-    ),
-    **{
-        f"package_at_every_step {bug}": ((bug,), ())
-        for bug in ("key_holds_total", "lengths_on_host", "fills_output")
-    },
+_BUGGY = (
+    *("metadata_on_current", "zeroed_on_ambient", "launched_on_default"),
+    *("staging_rewritten", "result_read_early", "handed_between_streams"),
+    *("storage_let_go", "copied_back_outside", "captured_too_late"),
+)
+_PACKAGE = ("key_holds_total", "lengths_on_host", "fills_output")
+SCRIPTS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(_BUGGY, ("buggy",)),
+    **{f"package_at_every_step {bug}": (bug,) for bug in _PACKAGE},
 }
-"""Scripts of `scenarios/host_scripts`: arguments of the bug, and of its twin."""
+"""Scripts of `scenarios/host_scripts`, with the arguments that put the bug in."""
 LIMIT = 40
 """Seconds that one process may take."""
 _ERRORS = re.compile(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard")
@@ -115,9 +111,9 @@ def on_card(jobs: int) -> dict[str, Any]:
                 work.append(
                     (f"{bug.name} {state}", tool, _tool([*front, *program], _ERRORS))
                 )
-    for name, (buggy, fixed) in SCRIPTS.items():
+    for name, buggy in SCRIPTS.items():
         script = str(_scripts() / f"{name.split()[0]}.py")
-        for state, arguments in (("buggy", buggy), ("fixed", fixed)):
+        for state, arguments in (("buggy", buggy), ("fixed", ())):
             command = [sys.executable, script, *arguments]
             work.append((f"{name} {state}", ALONE, _tool(command, _RACES)))
             work.append(
@@ -172,8 +168,8 @@ def ours() -> dict[str, Any]:
             for state in ("buggy", "fixed"):
                 kinds = _kernel_kinds(bug, fixed=state == "fixed")
                 seen[f"{bug.name} {state}"] = {"Sidestream": _said(kinds)}
-    for name, (buggy, fixed) in SCRIPTS.items():
-        for state, arguments in (("buggy", buggy), ("fixed", fixed)):
+    for name, buggy in SCRIPTS.items():
+        for state, arguments in (("buggy", buggy), ("fixed", ())):
             seen[f"{name} {state}"] = {"Sidestream": _script(name, arguments)}
     return {"seen": seen}
 
@@ -237,10 +233,11 @@ def page(card: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     lines = [
         "# What other tools see of the seeded bugs",
         "",
-        f"{card['card']}, {card['compute-sanitizer'].strip()}, {card['date']}. Made by",
-        "`python -m benchmarks.tools`. Every bug stands beside its fixed twin; *twin* is",
-        "what a tool says of that, where it says anything. *hangs*: the kernel did not",
-        f"end within {LIMIT} s. Sidestream's column is the virtual GPU's.",
+        f"{card['card']}, {card['compute-sanitizer'].strip()}, {card['date']}.",
+        "Made by",
+        "`python -m benchmarks.tools`. Every bug stands beside its fixed twin; *twin*",
+        "is what a tool says of that, where it says anything. *hangs*: it did not end",
+        f"within {LIMIT} s. Sidestream's column is the virtual GPU's.",
         "",
         "## Kernels that SM90 can express",
         "",
