@@ -1,9 +1,10 @@
 """Scenarios whose launches `sidestream mutate` is run on: every path of one kernel.
 
-All of a family have one declaration as far as code is concerned, so that their launches
-have one text and a mutant meets each of them: several units a CTA, one and many tiles
-of keys, a pair on two heads and on two runs of rows, units without keys, sequences
-without queries, rows that both edges of a band cut, and rows that no edge cuts.
+All of a family have one declaration as far as code is concerned, declared maxima
+included, so that their launches have one text and a mutant meets each of them: several
+units a CTA, one and many tiles of keys, a pair on two heads and on two runs of rows,
+units without keys, sequences without queries, CTAs without units, rows that both edges
+of a band cut, and rows that no edge cuts.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 from sidestream.scenarios.scenario import Scenario
 
 MUTATION_TAG = "mutation"
+LONGEST_Q = 600
+LONGEST_KV = 4700
 
 
 def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
@@ -26,6 +29,8 @@ def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
             "lengths_kv_form": "prefix",
             "tail_kv": 9,
             "tail_fill": "nan",
+            "max_len_q": LONGEST_Q,
+            "max_len_kv": LONGEST_KV,
         }
         return Scenario(
             name=f"mutate-{name}-{which}",
@@ -48,7 +53,7 @@ def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
             "More tiles than a warp has lanes, so that an arrival too few a phase adds "
             "up to a warp too few.",
             lengths_q=(200,),
-            lengths_kv=(4700,),
+            lengths_kv=(LONGEST_KV,),
             values="sharp",
             **far,
         ),
@@ -56,7 +61,7 @@ def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
             "apart",
             "As many key heads as query heads: a pair works on two runs of rows.",
             heads_kv=2,
-            lengths_q=(600, 5),
+            lengths_q=(LONGEST_Q, 5),
             lengths_kv=(600, 300),
         ),
         launch(
@@ -82,10 +87,37 @@ def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
     )
 
 
+def _decode(name: str, **facts: Any) -> tuple[Scenario, ...]:
+    """Return launches of few rows a sequence, which some kernels compile apart."""
+    lengths: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+        "one": ((1,), (1,)),
+        "none": ((2, 0, 16), (0, 30, 0)),
+        "long": ((13,), (LONGEST_KV,)),
+        "many": ((16, 1, 0, 5, 9, 2) * 4, (300, 1, 40, 0, 129, 64) * 4),
+    }
+    return tuple(
+        Scenario(
+            name=f"mutate-{name}-{which}",
+            description=f"Few rows a sequence: {len(lengths_q)} sequences.",
+            tags=(MUTATION_TAG, name),
+            lengths_q=lengths_q,
+            lengths_kv=lengths_kv,
+            lengths_q_form="prefix",
+            lengths_kv_form="prefix",
+            max_len_q=16,
+            max_len_kv=LONGEST_KV,
+            tail_kv=9,
+            **(facts | ({"window_left": 4500} if which == "long" else {})),
+        )
+        for which, (lengths_q, lengths_kv) in lengths.items()
+    )
+
+
 MUTATION: tuple[Scenario, ...] = (
     *_family("band-d128", head_dim=128, causal="bottom_right", window_left=200),
     *_family("causal-d128", head_dim=128, causal="bottom_right"),
     *_family("full-d128", head_dim=128),
     *_family("band-d64", head_dim=64, causal="bottom_right", window_left=200),
+    *_decode("decode-d128", head_dim=128, causal="bottom_right", window_left=200),
 )
 """Not part of a check of everything: `record --scenario` takes them by name."""

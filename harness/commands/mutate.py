@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from multiprocessing import get_context
@@ -26,7 +26,6 @@ from sidestream.harness.mutate import judge, mutants
 from sidestream.harness.mutate.sites import CLASSES
 from sidestream.harness.ptx.decode import decode
 from sidestream.harness.ptx.parser import parse
-from sidestream.harness.ptx.printer import print_module
 from sidestream.harness.run.environment import environment, version
 from sidestream.harness.run.settings import Settings
 from sidestream.reports.model import Case, Mutant, Report
@@ -154,25 +153,21 @@ class _Worker:
         launches = [read_launch(folder) for folder in bench.folders]
         first: RecordedLaunch = launches[0]
         try:
-            module = parse(first.launch.ptx)
-            function = decode(module, first.launch.kernel)
+            function = decode(parse(first.launch.ptx), first.launch.kernel)
         except PtxError as error:
             raise UsageError(f"{bench.folders[0]}: {error}") from error
         if first.arch not in CHIPS:
             raise UsageError(f"{bench.folders[0]}: unknown target {first.arch!r}")
         self.kernel = first.launch.kernel
-        text = print_module(module)
         self.court = judge.Court(
-            launches=[
-                replace(each, launch=replace(each.launch, ptx=text))
-                for each in launches
-            ],
+            launches=launches,
+            function=function,
             options=_options(bench.settings, first.arch),
             profile=bench.settings.profile,
             known=bench.known,
         )
         found = mutants.mutants_of(
-            module, function, only=bench.only, executed=self.court.executed
+            function, only=bench.only, executed=self.court.executed
         )
         # The changes of one site belong together: the first tells of the others.
         self.sites = [
@@ -228,6 +223,7 @@ def _judged(bench: _Bench, jobs: int) -> Iterator[Mutant]:
                     f"{row.operation}, {row.change}",
                     markup=False,
                     highlight=False,
+                    soft_wrap=True,
                 )
 
     if jobs == 1:

@@ -45,9 +45,15 @@ class ProgramCache:
     _programs: OrderedDict[tuple[str, str, int], Program] = field(
         default_factory=OrderedDict
     )
+    _other: tuple[ir.Function, int, Program] | None = None
 
-    def get(self, launch: Launch, table: AllocationTable) -> Prepared:
+    def get(
+        self, launch: Launch, table: AllocationTable, code: ir.Function | None = None
+    ) -> Prepared:
         """Return the program of a launch.
+
+        Given `code`, it is lowered in place of what the text says, and kept until
+        other code comes.
 
         Raises:
             PtxError: the text cannot be read.
@@ -55,6 +61,8 @@ class ProgramCache:
         """
         began = time.perf_counter()
         digest = hashlib.sha256(launch.ptx.encode()).hexdigest()
+        if code is not None:
+            return self._other_code(code, launch, digest, table)
         name = (digest, launch.kernel)
         function = self._functions.get(name)
         if function is None:
@@ -77,6 +85,18 @@ class ProgramCache:
             parse_seconds=parsed - began,
             lower_seconds=time.perf_counter() - parsed,
         )
+
+    def _other_code(
+        self, code: ir.Function, launch: Launch, digest: str, table: AllocationTable
+    ) -> Prepared:
+        began = time.perf_counter()
+        places = _place_globals(code, digest, table)
+        smem, kept = launch.dynamic_smem, self._other
+        if kept is None or kept[0] is not code or kept[1] != smem or places:
+            program = lower(code, globals_at=places, dynamic_smem=smem)
+            self._other = kept = (code, smem, program)
+        spent = time.perf_counter() - began
+        return Prepared(program=kept[2], parse_seconds=0.0, lower_seconds=spent)
 
 
 def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:

@@ -15,6 +15,7 @@ from sidestream.harness.exec.program import Program
 from sidestream.harness.exec.result import Result
 from sidestream.harness.finding import Finding, Incomplete
 from sidestream.harness.launch import Launch
+from sidestream.harness.ptx import ir
 from sidestream.harness.race.unjudged import unjudged
 from sidestream.harness.race.watcher import Watcher
 
@@ -106,6 +107,7 @@ def watch_launch(
     profile: str | None = None,
     weak: Collection[int] = (),
     digest: bool = False,
+    code: ir.Function | None = None,
 ) -> Watched:
     """Execute a launch as `run_launch` does, and tell more of it.
 
@@ -117,13 +119,14 @@ def watch_launch(
         profile: Under which to look for races, or None not to.
         weak: Instructions, by index, that are taken to order nothing.
         digest: Whether to keep a digest of what was known at every access.
+        code: The kernel to execute in place of what the launch's text says.
 
     Raises:
         UsageError: the launch does not fit its kernel: geometry or parameters.
     """
     seconds = no_time()
     try:
-        prepared = CACHE.get(launch, table)
+        prepared = CACHE.get(launch, table, code)
         program = prepared.program
         seconds["parse"], seconds["lower"] = (
             prepared.parse_seconds,

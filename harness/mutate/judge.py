@@ -18,7 +18,8 @@ from sidestream.harness.device.vgpu import watch_launch
 from sidestream.harness.dsl.record import RecordedLaunch
 from sidestream.harness.errors import UsageError
 from sidestream.harness.exec.machine import Options
-from sidestream.harness.mutate.mutants import Mutant
+from sidestream.harness.mutate.mutants import DELETE, Mutant, changed
+from sidestream.harness.ptx import ir
 
 CAUGHT, EQUIVALENT, SURVIVED = "caught", "equivalent", "survived"
 SEEDS = (0, 1)
@@ -67,8 +68,8 @@ class Court:
     cheapest launch first, and no more once it is caught.
 
     Attributes:
-        launches: Of one text, printed as `print_module` prints it, so that what stands
-            behind a changed instruction keeps its line.
+        launches: Of one text.
+        function: The kernel, decoded from it.
         options: How to execute.
         profile: Under which races are looked for.
         known: Whether launches may have findings as they are; a mutant is then caught
@@ -79,6 +80,7 @@ class Court:
     """
 
     launches: Sequence[RecordedLaunch]
+    function: ir.Function
     options: Options
     profile: str
     known: bool = False
@@ -88,12 +90,12 @@ class Court:
         self._adds_order: dict[int, bool] = {}
         for number in range(len(self.launches)):
             for seed in SEEDS:
-                seen = self._run(number, seed, None, frozenset())
+                seen = self._run(number, seed)
                 if seen.unfinished or (seen.kinds and not self.known):
                     what = ", ".join(sorted(set(seen.kinds.values())))
                     name = self.launches[number].launch.kernel
                     raise UsageError(
-                        f"{name} is not clean as it is ({what or seen.unfinished}); "
+                        f"{name} is not clean as it is ({seen.unfinished or what}); "
                         "mutants of it would tell nothing"
                     )
                 self._base[number, seed] = seen
@@ -108,32 +110,33 @@ class Court:
 
     def judge(self, mutant: Mutant) -> Verdict:
         """Run a mutant over launches and schedules until one catches it."""
+        code = changed(self.function, mutant)
+        weak = frozenset() if code else frozenset({mutant.site.index})
         unfinished = ""
         same_order = True
         for number, seed in self._order:
             base = self._base[number, seed]
             if mutant.site.index not in base.executed:
                 continue
-            weak = frozenset() if mutant.text else frozenset({mutant.site.index})
-            seen = self._run(number, seed, mutant.text, weak, base)
+            seen = self._run(number, seed, code=code, weak=weak, base=base)
             kinds = {kind for i, kind in seen.kinds.items() if i not in self._known}
-            if mutant.text is not None and not seen.unfinished:
+            if code is not None and not seen.unfinished:
                 kinds |= {"output"} if seen.bits != base.bits else set()
                 kinds |= {"leftover"} if seen.left > base.left else set()
             if kinds:
                 return Verdict(status=CAUGHT, by=tuple(sorted(kinds)))
             unfinished = unfinished or seen.unfinished
-            if mutant.text is None or mutant.change != "delete":
-                same_order &= mutant.text is None and seen.digest == base.digest
+            if code is None or mutant.change != DELETE:
+                same_order &= code is None and seen.digest == base.digest
         if unfinished:
             return Verdict(status=SURVIVED, reason=f"not judged: {unfinished}")
         site = mutant.site.index
         if mutant.site.kind == "grid":
             why = "the launches that it waits for, or lets start, are not among these"
             return Verdict(status=SURVIVED, reason=why)
-        if mutant.text is None:
+        if code is None:
             self._adds_order[site] = not same_order
-        if mutant.change == "delete":
+        if mutant.change == DELETE:
             same_order = not self._adds_order.get(site, True)
         if same_order:
             why = "without it every access knows the same of all others"
@@ -145,12 +148,12 @@ class Court:
         self,
         number: int,
         seed: int,
-        text: str | None,
-        weak: frozenset[int],
+        *,
+        code: ir.Function | None = None,
+        weak: frozenset[int] = frozenset(),
         base: Seen | None = None,
     ) -> Seen:
         recorded = self.launches[number]
-        launch = recorded.launch if text is None else replace(recorded.launch, ptx=text)
         options = replace(self.options, seed=seed)
         if base is not None:
             budget = max(_SLACK * base.warp_instructions, 100_000)
@@ -158,12 +161,13 @@ class Court:
         before = recorded.memory.snapshot()
         try:
             watched = watch_launch(
-                launch,
+                recorded.launch,
                 recorded.memory,
                 options,
                 profile=self.profile,
                 weak=weak,
-                digest=text is None,
+                digest=code is None,
+                code=code,
             )
             digest = hashlib.sha256()
             for allocation in recorded.memory:

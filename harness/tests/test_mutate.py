@@ -1,6 +1,7 @@
 """`sidestream mutate` on a kernel whose barriers are known one by one."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from device_case import launch_of, text_of
@@ -9,9 +10,11 @@ from sidestream.harness.commands import mutate
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.dsl.record import write_launch
 from sidestream.harness.errors import UsageError
-from sidestream.harness.mutate.mutants import mutants_of
+from sidestream.harness.exec.program import lower
+from sidestream.harness.mutate.mutants import changed, mutants_of
 from sidestream.harness.mutate.sites import CLASSES, sites_of
-from sidestream.harness.mutate.text import instruction_at, replaced
+from sidestream.harness.mutate.splice import built, spliced
+from sidestream.harness.ptx import ir
 from sidestream.harness.ptx.decode import decode
 from sidestream.harness.ptx.parser import parse
 from sidestream.harness.run.settings import Settings
@@ -206,20 +209,90 @@ def test_a_folder_without_a_launch_is_refused(tmp_path):
         mutate.launch_folders([tmp_path])
 
 
-def test_every_site_has_a_class_and_a_text_of_its_own():
+def test_every_site_has_a_class_and_mutants_that_can_be_lowered():
     for text in (EXCHANGE, HANDOVER):
-        module = parse(text)
-        function = decode(module, "k")
+        function = decode(parse(text), "k")
         sites = sites_of(function)
         assert {site.kind for site in sites} <= set(CLASSES)
-        for site in sites:
-            spelt = instruction_at(module, "k", site.index)
-            assert spelt.opcode == site.instruction.spelling
-            gone = parse(replaced(module, "k", site.index, ""))
-            assert len(decode(gone, "k").instructions) == len(function.instructions) - 1
-        for mutant in mutants_of(module, function):
-            if mutant.text is not None:
-                decode(parse(mutant.text), "k")
+        mutants = list(mutants_of(function))
+        assert {mutant.site.index for mutant in mutants} == {s.index for s in sites}
+        for mutant in mutants:
+            code = changed(function, mutant)
+            assert (code is None) == (mutant.change == "weaken")
+            if code is not None:
+                assert not lower(code).unsupported
+                assert [i.index for i in code.instructions] == list(
+                    range(len(code.instructions))
+                )
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_splice_is_the_kernel_whose_text_says_so(count):
+    """Labels before, at and behind the place, and a table of them."""
+    branches = """
+    mov.u32 %r2, 1;
+FIRST:
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p0, %r2, 5;
+AT:
+    @%p0 bar.sync 0;
+BEHIND:
+    @%p0 bra FIRST;
+    setp.lt.u32 %p1, %r2, 9;
+    @%p1 bra AT;
+    setp.lt.u32 %p2, %r2, 12;
+    @%p2 bra BEHIND;
+TABLE: .branchtargets FIRST, AT, BEHIND, DONE;
+    brx.idx %r2, TABLE;
+DONE:
+    """
+    text = text_of(branches)
+    more = "bar.warp.sync -1;\n" * count
+    line = "@%p0 bar.sync 0;\n"
+    said = decode(parse(text.replace(line, more)), "k")
+    function = decode(parse(text), "k")
+    (site,) = sites_of(function)
+    one = replace(
+        built(site.instruction, "bar.warp.sync", [ir.Immediate("int", -1)]), guard=None
+    )
+    made = spliced(function, site.index, [one] * count)
+
+    def told(code):
+        return [
+            (i.index, i.op, i.mods, i.args, i.guard, i.guard_negated)
+            for i in code.instructions
+        ]
+
+    assert told(made) == told(said)
+    assert made.branch_targets == said.branch_targets
+
+
+def test_a_number_in_a_register_is_counted_in_another():
+    text = HANDOVER.replace("[%r2], 1;", "[%r2], %r5;")
+    function = decode(parse(text), "k")
+    (more, less) = (m for m in mutants_of(function) if m.site.kind == "init")
+    for mutant, step in ((more, 1), (less, -1)):
+        code = changed(function, mutant)
+        add, init = code.instructions[mutant.site.index :][:2]
+        was = function.instructions[mutant.site.index]
+        assert (add.op, add.args["b"]) == ("add", ir.Immediate("int", step))
+        assert add.args["a"] == was.args["count"]
+        assert init.args == {**was.args, "count": add.args["d"]}
+        assert (add.guard, add.guard_negated) == (was.guard, was.guard_negated)
+        assert add.args["d"] not in function.registers
+        assert add.args["d"] in code.registers
+
+
+def test_nothing_weaker_than_a_relaxed_operation_is_tried():
+    text = HANDOVER.replace(
+        "mbarrier.arrive.shared", "mbarrier.arrive.relaxed.cta.shared"
+    )
+    changes = [
+        m.change
+        for m in mutants_of(decode(parse(text), "k"))
+        if m.site.kind == "arrive"
+    ]
+    assert changes == ["delete"]
 
 
 def test_interruption_leaves_a_report_that_says_so(tmp_path, monkeypatch):

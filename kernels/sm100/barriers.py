@@ -126,6 +126,16 @@ def arrive_warp(barrier: cute.Pointer) -> None:
 
 
 @cute.jit
+def expect_bytes(barrier: cute.Pointer, count: Int32) -> None:
+    """Arrive for one thread, and let the phase wait for `count` bytes.
+
+    Relaxed: the thread has written nothing that a waiter reads, and what completes
+    the bytes orders them (PTX ISA, "mbarrier.arrive", "cp.async.bulk.tensor").
+    """
+    cute.arch.mbarrier_arrive_and_expect_tx(barrier, count, relaxed=True)
+
+
+@cute.jit
 def wait_pair(barrier: cute.Pointer, parity: Int32) -> None:
     """Wait for arrivals of the other CTA too: acquire at the scope they release at.
 

@@ -40,9 +40,7 @@ def claim_for_pair(
             cute.arch.store_async_dsmem(claim, unit, barriers + bar.CLAIM_FULL, 1)
     else:
         with cute.arch.elect_one():
-            cute.arch.mbarrier_arrive_and_expect_tx(
-                barriers + bar.CLAIM_FULL, CLAIM_BYTES
-            )
+            bar.expect_bytes(barriers + bar.CLAIM_FULL, CLAIM_BYTES)
         bar.wait_pair(barriers + bar.CLAIM_FULL, turn & 1)
         unit = cute.make_tensor(claim, cute.make_layout(1))[0]
         cute.arch.sync_warp()
@@ -79,7 +77,7 @@ def load_tile(
     if keys <= config.box:
         expected = Int32(config.kv_bytes // 2)
     with cute.arch.elect_one():
-        cute.arch.mbarrier_arrive_and_expect_tx(full, expected)
+        bar.expect_bytes(full, expected)
     if keys > rank * config.box:
         for block in cutlass.range_constexpr(config.chunks):
             cute.copy(
@@ -115,7 +113,7 @@ def load_queries(
             if rows <= config.box:
                 expected = Int32(config.q_bytes // 2)
             with cute.arch.elect_one():
-                cute.arch.mbarrier_arrive_and_expect_tx(full, expected)
+                bar.expect_bytes(full, expected)
             for half in cutlass.range_constexpr(2):
                 if rows > half * config.box:
                     for block in cutlass.range_constexpr(config.chunks):

@@ -62,9 +62,9 @@ def finish_unit(
                     lse_head_stride,
                     row_lse,
                 )
-    # All lanes have read their Q rows before any lane overwrites them, and every
-    # lane's part is staged before another lane copies it out.
-    cute.arch.sync_warp()
+    # All lanes have read their Q rows before any lane overwrites them: the warp has met
+    # in `ring.release` behind each tile. Every lane's part is staged before another
+    # lane copies it out.
     for band in cutlass.range_constexpr(config.bands):
         stage_output(
             config, smem_q, tile_row + lane // 4, BAND * band, output[None, band]

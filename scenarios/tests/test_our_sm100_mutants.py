@@ -6,7 +6,6 @@ Every synchronisation that orders something is taken to order nothing, over one 
 import subprocess
 import sys
 from collections import defaultdict
-from dataclasses import replace
 
 import pytest
 
@@ -34,11 +33,13 @@ def verdicts(tmp_path_factory):
     recorded = read_launch(folder)
     function = decode(parse(recorded.launch.ptx), recorded.launch.kernel)
     options = Options(sms=4, max_smem=CHIPS[recorded.arch].smem_per_block)
-    court = Court(launches=[replace(recorded)], options=options, profile="isa")
+    court = Court(
+        launches=[recorded], function=function, options=options, profile="isa"
+    )
     found = defaultdict(list)
     for site in sites_of(function):
         if site.kind in CLASSES and court.executed(site.index):
-            verdict = court.judge(Mutant(site=site, change="weaken", text=None))
+            verdict = court.judge(Mutant(site=site, change="weaken"))
             found[site.kind].append((site.instruction.op, verdict.status))
     return found
 
