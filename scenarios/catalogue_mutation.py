@@ -93,7 +93,7 @@ def _decode(name: str, **facts: Any) -> tuple[Scenario, ...]:
         "one": ((1,), (1,)),
         "none": ((2, 0, 16), (0, 30, 0)),
         "long": ((13,), (LONGEST_KV,)),
-        "many": ((16, 1, 0, 5, 9, 2) * 4, (300, 1, 40, 0, 129, 64) * 4),
+        "many": ((16, 1, 0, 5, 9, 2) * 4, (276, 1, 40, 0, 129, 64) * 4),
     }
     return tuple(
         Scenario(

@@ -76,6 +76,9 @@ def forward(
     )
     if thread == 0:
         ring.init_barriers(config, barriers)
+    # The barrier orders the initialisation for threads. The fence makes it known to
+    # the async proxy, whose copies complete on these mbarriers (PTX ISA,
+    # "fence.mbarrier_init").
     cute.arch.mbarrier_init_fence()
     cute.arch.sync_threads()
 
