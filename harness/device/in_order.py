@@ -9,9 +9,10 @@ one is executed again, together with it, from the memory that it found.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
+from typing import Protocol
 
 from sidestream.harness.cuda.memory import Allocation, AllocationTable, Snapshot
 from sidestream.harness.device import between_launches
@@ -28,6 +29,7 @@ from sidestream.harness.device.vgpu import (
 )
 from sidestream.harness.errors import PtxError, UnsupportedError
 from sidestream.harness.exec.machine import Options, execute
+from sidestream.harness.exec.observer import Observer
 from sidestream.harness.exec.overlap import Work, execute_overlapped
 from sidestream.harness.exec.result import Result
 from sidestream.harness.launch import Launch
@@ -41,6 +43,10 @@ _IN_FLIGHT = (
 Progress = Callable[[int], None]
 
 
+class Seen(Observer, AbstractContextManager["Seen"], Protocol):
+    """One more observer of a launch, for as long as its outcomes are kept."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Done:
     """A launch that was executed, and who watched it."""
@@ -48,6 +54,7 @@ class _Done:
     work: Work
     watcher: Watcher | None
     outcome: Outcome
+    seen: Seen | None
 
 
 def run_dependent(
@@ -69,7 +76,7 @@ def run_dependent(
         replace(launch, pdl=number > 0) for number, launch in enumerate(launches)
     ]
     with ExitStack() as stack:
-        done, rest = _execute(launches, table, options, progress, profile, stack)
+        done, rest = _execute(launches, table, options, progress, profile, None, stack)
         return (*_judged_together(done, table), *rest)  # each with those before it
 
 
@@ -80,11 +87,13 @@ class InOrder:
     Attributes:
         table: Global memory.
         profile: Under which to look for races, or None not to.
+        watch: Makes one more observer for each execution of a launch, or None.
         outcomes: One for each launch so far.
     """
 
     table: AllocationTable
     profile: str | None = None
+    watch: Callable[[], Seen] | None = None
     outcomes: list[Outcome] = field(default_factory=list)
     _done: list[_Done] = field(default_factory=list)
     _chain: list[Launch] = field(default_factory=list)
@@ -133,7 +142,13 @@ class InOrder:
             allocation.freed = False
         try:
             done, rest = _execute(
-                self._chain, self.table, options, progress, self.profile, self._stack
+                self._chain,
+                self.table,
+                options,
+                progress,
+                self.profile,
+                self.watch,
+                self._stack,
             )
         finally:
             for allocation in revived:
@@ -144,6 +159,11 @@ class InOrder:
         self.outcomes += made
         self._after = self.table.snapshot() if self._before else None
         return made
+
+    @property
+    def seen(self) -> Seen | None:
+        """What `watch` made for the last launch that was executed."""
+        return self._done[-1].seen if self._done else None
 
     def _follows_closely(self, launch: Launch) -> bool:
         """Whether it is the dependent of what ran last, with nothing in between."""
@@ -165,6 +185,7 @@ def _execute(
     options: Options,
     progress: Progress | None,
     profile: str | None,
+    watch: Callable[[], Seen] | None,
     stack: ExitStack,
 ) -> tuple[list[_Done], list[Outcome]]:
     """Execute a chain; what was executed, and outcomes of what could not be."""
@@ -191,10 +212,14 @@ def _execute(
         for work in works
         if profile is not None
     ]
+    seen = [stack.enter_context(watch()) for _ in works] if watch is not None else []
+    told = [
+        (*watchers[k : k + 1], *seen[k : k + 1]) for k in range(len(works))
+    ]  # by launch
     unwritten = any(work.program.tensor_memory for work in works)
     before = table.snapshot() if unwritten else None
     try:
-        results = _results(works, table, options, progress, watchers)
+        results = _results(works, table, options, progress, told)
     except MemoryError as error:
         reason = str(error) or "out of memory"
         return [], [failed(launch, reason, no_time()) for launch in launches]
@@ -215,7 +240,12 @@ def _execute(
         options=options,
     )
     done = [
-        _Done(work=work, watcher=watchers[k] if watchers else None, outcome=outcome)
+        _Done(
+            work=work,
+            watcher=watchers[k] if watchers else None,
+            outcome=outcome,
+            seen=seen[k] if seen else None,
+        )
         for k, (work, outcome) in enumerate(zip(works, outcomes, strict=True))
     ]
     rest += [
@@ -230,14 +260,14 @@ def _results(
     table: AllocationTable,
     options: Options,
     progress: Progress | None,
-    watchers: Sequence[Watcher],
+    observers: Sequence[Sequence[Observer]],
 ) -> tuple[Result, ...]:
     entries = table.entries()
     if len(works) != 1:
-        return execute_overlapped(works, entries, options, progress, watchers)
+        return execute_overlapped(works, entries, options, progress, observers)
     program, launch = works[0].program, works[0].launch
-    watcher = watchers[0] if watchers else None
-    return (execute(program, launch, entries, options, progress, watcher),)
+    own = observers[0] if observers else ()
+    return (execute(program, launch, entries, options, progress, own),)
 
 
 def _judged_together(

@@ -64,7 +64,7 @@ def execute_overlapped(
     allocations: NDArray[np.void],
     options: Options | None = None,
     progress: Callable[[int], None] | None = None,
-    observers: Sequence[Observer] = (),
+    observers: Sequence[Observer | Sequence[Observer]] = (),
 ) -> tuple[Result, ...]:
     """Execute launches of one stream, each but the first dependent on the one before.
 
@@ -79,7 +79,7 @@ def execute_overlapped(
         options: As for `execute`; the budget is that of each launch, the deadline
             that of all together.
         progress: Called between slices with the warp instructions done so far.
-        observers: One for each launch, or none.
+        observers: One or several for each launch, or none.
 
     Raises:
         UsageError: for a launch no device would accept.
@@ -101,7 +101,7 @@ class _Together:
         works: Sequence[Work],
         allocations: NDArray[np.void],
         options: Options,
-        observers: Sequence[Observer],
+        observers: Sequence[Observer | Sequence[Observer]],
     ) -> None:
         self._works = works
         self._observers = observers

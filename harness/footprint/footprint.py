@@ -45,7 +45,9 @@ class Footprint:
     """Bytes that one launch reads and writes; a context manager.
 
     Generic and asynchronous accesses count alike, a tensor map that is used as read,
-    atomics as both. What the hardware would fault on counts as well.
+    atomics and edits of tensor maps as both. What a thread reads after it has written
+    it itself does not count as read: nothing from before the launch is in it. What the
+    hardware would fault on counts as well.
     """
 
     def __init__(self) -> None:

@@ -128,6 +128,7 @@ def run_script(
             home,
         )
         held.values.clear()
+        launches.close()
     return ScriptRun(
         findings=(
             *runtime.findings(),

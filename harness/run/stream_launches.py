@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
 from sidestream.harness.cuda.memory import Allocation, AllocationTable
-from sidestream.harness.device.programs import CACHE
-from sidestream.harness.device.vgpu import (
-    Outcome,
-    failed,
-    judge,
-    no_time,
-    with_races,
-    with_reach,
-)
-from sidestream.harness.errors import PtxError, UnsupportedError
-from sidestream.harness.exec.machine import Options, execute
-from sidestream.harness.exec.overlap import Work
+from sidestream.harness.device.in_order import InOrder
+from sidestream.harness.device.vgpu import Outcome
+from sidestream.harness.exec.machine import Options
 from sidestream.harness.footprint.footprint import Footprint, Range
 from sidestream.harness.launch import Launch
-from sidestream.harness.race.watcher import Watcher
-from sidestream.harness.runtime import Effects, Runtime, Span, here
+from sidestream.harness.runtime import Effects, Runtime, Span, Stream, here
 
 Place = tuple[int, int, str]
 """Address, bytes and name of memory that a launch may use."""
@@ -33,22 +22,34 @@ class StreamLaunches:
     """Puts launches on the streams of a runtime; what the capture calls.
 
     A launch sees the memory that was allocated when it was called, and is held
-    against other operations by the bytes that it really reads and writes.
+    against other operations by the bytes that it really reads and writes. One with the
+    attribute for programmatic serialization that comes right behind another launch of
+    its stream, with no change of their memory in between, is executed with that one
+    again, overlapping (see `InOrder`).
 
     Attributes:
         runtime: Streams and memory.
         options: Called for the way to execute a launch.
         device: Called for the current device.
         profile: Under which to look for races inside launches, or None not to.
-        outcomes: What each launch that landed showed, in the order of landing.
     """
 
     runtime: Runtime
     options: Callable[[], Options]
     device: Callable[[], int] = lambda: 0
     profile: str | None = None
-    outcomes: list[Outcome] = field(default_factory=list)
+    _past: list[Outcome] = field(default_factory=list)
     _table: AllocationTable = field(default_factory=AllocationTable)
+    _covered: dict[Place, Allocation] = field(default_factory=dict)
+    _order: InOrder | None = None
+    _called: dict[Stream, tuple[Hashable, object]] = field(default_factory=dict)
+    """By stream, where it stood behind its last launch, and which launch that was."""
+    _landed: object = None
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What each launch that landed showed, in the order of landing."""
+        return [*self._past, *(self._order.outcomes if self._order else ())]
 
     def __call__(self, launch: Launch) -> None:
         """Put a launch on the stream of its handle.
@@ -59,66 +60,69 @@ class StreamLaunches:
         """
         runtime, device = self.runtime, self.device()
         memory = runtime.memory(device)
+        stream = runtime.stream(launch.stream, device=device)
+        position, before = self._called.get(stream, (None, None))
+        if position != runtime.position(stream):
+            before = None  # something else came in between
+        own = object()
+
+        def run() -> Effects:
+            follows = before is not None and before is self._landed
+            self._landed = own
+            return self._run(launch, memory, follows=follows and launch.pdl)
+
         runtime.enqueue(
             kind="launch",
             label=launch.kernel,
-            stream=runtime.stream(launch.stream, device=device),
-            run=lambda: self._run(launch, memory),
+            stream=stream,
+            run=run,
             site=here(),
             device=device,
         )
+        self._called[stream] = runtime.position(stream), own
 
-    def _run(self, launch: Launch, memory: Iterable[Place]) -> Effects:
-        table = self._table
-        with ExitStack() as stack:
-            for address, size, name in memory:
-                covered = table.cover(va=address, size=size, name=name)
-                stack.callback(table.uncover, covered)
-            seen = stack.enter_context(Footprint())
-            outcome = self._execute(launch, seen, stack)
-            self.outcomes.append(outcome)
-            reasons = [entry.reason for entry in outcome.incomplete]
-            if seen.lost:
-                reasons.append(f"{seen.lost} accesses could not be kept")
-            return Effects(
-                reads=_inside(seen.reads, table),
-                writes=_inside(seen.writes, table),
-                incomplete=tuple(reasons),
+    def close(self) -> None:
+        """Let go of what dependent launches would need."""
+        if self._order is not None:
+            self._past += self._order.outcomes
+            self._order.__exit__(None, None, None)
+            self._order = None
+        self._cover(())
+
+    def _run(
+        self, launch: Launch, memory: Iterable[Place], *, follows: bool
+    ) -> Effects:
+        if not follows:
+            self.close()
+        self._cover(memory)
+        if self._order is None:
+            self._order = InOrder(
+                table=self._table, profile=self.profile, watch=Footprint
             )
-
-    def _execute(self, launch: Launch, seen: Footprint, stack: ExitStack) -> Outcome:
-        table, seconds = self._table, no_time()
-        try:
-            made = CACHE.get(launch, table)
-            before = table.snapshot() if made.program.tensor_memory else None
-            entries, options = table.entries(), self.options()
-            watcher = None
-            if self.profile is not None:
-                watcher = stack.enter_context(
-                    Watcher(made.program, profile=self.profile)
-                )
-            observers = (seen, watcher) if watcher else (seen,)
-            result = execute(made.program, launch, entries, options, observer=observers)
-        except PtxError as error:
-            reason = f"PTX cannot be read: {error}"
-            return failed(launch, reason, seconds, error.line)
-        except (UnsupportedError, MemoryError) as error:
-            return failed(launch, str(error) or "out of memory", seconds)
-        seconds |= {"parse": made.parse_seconds, "lower": made.lower_seconds}
-        seconds["execute"] = result.seconds
-        outcome = judge(launch, made.program, table, result, seconds)
-        if watcher is not None:
-            work = Work(program=made.program, launch=launch)
-            outcome = with_races(outcome, watcher, work, table, result)
-        (outcome,) = with_reach(
-            [outcome],
-            [result],
-            lambda other: (execute(made.program, launch, entries, other),),
-            table=table,
-            before=before,
-            options=options,
+        self._order.run(launch, self.options())
+        outcome, seen = self._order.outcomes[-1], self._order.seen
+        reasons = [entry.reason for entry in outcome.incomplete]
+        if not isinstance(seen, Footprint):  # it could not be executed
+            return Effects(incomplete=tuple(reasons))
+        if seen.lost:
+            reasons.append(f"{seen.lost} accesses could not be kept")
+        return Effects(
+            reads=_inside(seen.reads, self._table),
+            writes=_inside(seen.writes, self._table),
+            incomplete=tuple(reasons),
         )
-        return outcome
+
+    def _cover(self, memory: Iterable[Place]) -> None:
+        """Let the table hold just some memory; what it holds already stays."""
+        wanted = dict.fromkeys(memory)
+        for place in [p for p in self._covered if p not in wanted]:
+            self._table.uncover(self._covered.pop(place))
+        for place in wanted:
+            if place not in self._covered:
+                address, size, name = place
+                self._covered[place] = self._table.cover(
+                    va=address, size=size, name=name
+                )
 
 
 def _inside(ranges: Iterable[Range], table: AllocationTable) -> tuple[Span, ...]:

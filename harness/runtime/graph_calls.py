@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from sidestream.harness.runtime import capture as captures
 from sidestream.harness.runtime import graph as graphs
 from sidestream.harness.runtime.capture import Capture
@@ -76,6 +78,13 @@ class GraphCalls(State):
             if stream.capture is None:
                 return "none"
             return "invalidated" if stream.capture.broken else "active"
+
+    def position(self, stream: Stream) -> Hashable:
+        """Return where a stream stands: equal as long as nothing is called on it."""
+        with self.lock:
+            if stream.capture is None:
+                return stream.tail
+            return stream.capture.id, stream.capture.tips[stream]
 
     def instantiate(self, graph: Graph) -> GraphExec:
         """Make a graph executable."""

@@ -104,3 +104,64 @@ def test_many_lines_and_many_ranges(step):
         assert writes == tuple(
             (OUT + n * step, OUT + n * step + 4) for n in range(count)
         )
+
+
+AT = "mul.wide.u32 %rd4, %r0, 8; add.s64 %rd5, %rd1, %rd4; "
+
+
+def words(start, size):
+    """Ranges of `size` bytes from byte `start` of each lane's 8."""
+    return tuple((OUT + 8 * n + start, OUT + 8 * n + start + size) for n in range(32))
+
+
+def test_what_a_thread_wrote_itself_is_no_read():
+    body = AT + "st.global.u32 [%rd5], %r0; ld.global.u32 %r5, [%rd5];"
+    assert footprint(body) == ((), words(0, 4))
+
+
+def test_a_read_before_the_write_counts():
+    body = AT + "ld.global.u32 %r5, [%rd5]; st.global.u32 [%rd5], %r0;"
+    assert footprint(body) == (words(0, 4), words(0, 4))
+
+
+def test_of_a_read_that_reaches_further_the_rest_counts():
+    body = AT + "st.global.u16 [%rd5], %h1; ld.global.u32 %r5, [%rd5];"
+    assert footprint(body) == (words(2, 2), words(0, 2))
+
+
+def test_what_another_thread_wrote_counts_as_read():
+    body = (
+        AT
+        + """st.global.u64 [%rd5], %rd4; bar.warp.sync -1;
+        xor.b32 %r6, %r0, 1; mul.wide.u32 %rd4, %r6, 8; add.s64 %rd5, %rd1, %rd4;
+        ld.global.u64 %rd6, [%rd5];"""
+    )
+    assert footprint(body) == (((OUT, OUT + 256),), ((OUT, OUT + 256),))
+
+
+def test_an_atomic_reads_what_was_there():
+    body = AT + "atom.global.add.u32 %r5, [%rd5], 1;"
+    assert footprint(body) == (words(0, 4), words(0, 4))
+
+
+EDIT = "tensormap.replace.tile.global_dim.global.b1024.b32 [%rd1], 2, %r0;"
+MAP = (OUT, OUT + 128)
+
+
+def test_an_edit_of_a_tensor_map_keeps_the_rest_of_it():
+    body = "setp.eq.u32 %p1, %r0, 5; @%p1 " + EDIT
+    assert footprint(body, target="sm_100a") == ((MAP,), (MAP,))
+
+
+def test_an_edit_of_a_map_that_the_thread_wrote_reads_nothing_from_before():
+    stores = " ".join(f"@%p1 st.global.u64 [%rd1 + {8 * n}], %rd4;" for n in range(16))
+    body = f"setp.eq.u32 %p1, %r0, 5; mov.u64 %rd4, 0; {stores} @%p1 {EDIT}"
+    body += " @%p1 ld.global.u32 %r5, [%rd1 + 8];"
+    assert footprint(body, target="sm_100a") == ((), (MAP,))
+
+
+def test_of_two_threads_in_one_word_each_wrote_its_own():
+    body = """setp.eq.u32 %p1, %r0, 0; setp.eq.u32 %p2, %r0, 1;
+        @%p1 st.global.u32 [%rd1], %r0; bar.warp.sync -1;
+        @%p2 st.global.u32 [%rd1 + 4], %r0; @%p2 ld.global.u64 %rd6, [%rd1];"""
+    assert footprint(body) == (((OUT, OUT + 4),), ((OUT, OUT + 8),))

@@ -1,4 +1,8 @@
-/* Which bytes of global memory a launch touches: two masks for every 64 bytes.
+/* Which bytes of global memory a launch touches: masks for every 64 bytes.
+ *
+ * A thread that reads what it has written itself reads nothing of what was there before.
+ * Of every 8 bytes the thread that wrote there last is kept, with what it wrote; a read
+ * of bytes that others wrote counts, though it may well follow their writes.
  *
  * An observer of the execution core (observer.h). Lines are kept in a hash table that
  * grows; at the end they are sorted and read out as ranges.
@@ -7,12 +11,15 @@
 
 #include "core.h"
 #include "observer.h"
+#include "tensormap.h"
 
-enum { READ = 0, WRITE = 1, LINE = 64, FIRST = 1 << 12 };
+enum { READ = 0, WRITE = 1, LINE = 64, WORDS = 8, FIRST = 1 << 12 };
 
 typedef struct {
   u64 line; /* address / LINE + 1; 0 is an empty slot */
   u64 mask[2];
+  u64 writer[WORDS]; /* 1 + the thread that wrote last, 0 for an engine or nobody */
+  u64 own;           /* what they wrote since the last write of another */
 } Line;
 
 typedef struct {
@@ -39,7 +46,22 @@ static int grow(Footprint *f) {
   return 1;
 }
 
-static void touch(Footprint *f, u64 addr, u64 size, u32 access) {
+static void mark(Line *line, u64 mask, u32 access, u64 thread) {
+  for (u32 k = 0; k < WORDS; k++) {
+    u64 part = mask & 0xffull << 8 * k, *writer = &line->writer[k];
+    if (!part) continue;
+    if (access & ACCESS_READ)
+      line->mask[READ] |= thread && *writer == thread ? part & ~line->own : part;
+    if (!(access & ACCESS_WRITE)) continue;
+    line->mask[WRITE] |= part;
+    if (*writer != thread) line->own &= ~(0xffull << 8 * k);
+    *writer = thread;
+    line->own |= part;
+  }
+}
+
+/* thread: 1 + its number, or 0 for an engine */
+static void touch(Footprint *f, u64 addr, u64 size, u32 access, u64 thread) {
   while (size) {
     u64 line = addr / LINE + 1, from = addr % LINE, n = LINE - from;
     if (n > size) n = size;
@@ -53,8 +75,7 @@ static void touch(Footprint *f, u64 addr, u64 size, u32 access) {
       f->used++;
     }
     u64 mask = (n == LINE ? ~0ull : (1ull << n) - 1) << from;
-    if (access & ACCESS_READ) found->mask[READ] |= mask;
-    if (access & ACCESS_WRITE) found->mask[WRITE] |= mask;
+    mark(found, mask, access, thread);
     addr += n;
     size -= n;
   }
@@ -62,13 +83,15 @@ static void touch(Footprint *f, u64 addr, u64 size, u32 access) {
 
 static void lanes(void *state, const Warp *w, const Insn *i, u32 m, u32 space,
                   const u64 *addr, u32 size, u32 access) {
-  (void)w;
   (void)i;
+  u64 first = ((u64)w->cta->linear << 16) + w->id * LANES + 1;
+  /* An edit of a tensor map keeps all but one field of what is there. */
+  if (size == TMAP_BYTES) access |= ACCESS_READ;
   if (space != SPACE_GENERIC && space != SPACE_GLOBAL) return;
   for (; m; m &= m - 1) {
     u32 l = (u32)__builtin_ctz(m);
     if (space == SPACE_GLOBAL || addr[l] >> WINDOW_SHIFT == 0)
-      touch(state, addr[l], size, access);
+      touch(state, addr[l], size, access, first + l);
   }
 }
 
@@ -76,7 +99,7 @@ static void engine(void *state, const Async *op, u32 space, u64 addr, u64 size,
                    u32 access) {
   (void)op;
   if (space == SPACE_GLOBAL)
-    touch(state, addr, size, access == ACCESS_MAP ? ACCESS_READ : access);
+    touch(state, addr, size, access == ACCESS_MAP ? ACCESS_READ : access, 0);
 }
 
 Footprint *footprint_new(void) {
