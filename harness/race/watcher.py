@@ -32,7 +32,6 @@ _VERDICTS = (
     *("map-unreleased", "map-unacquired", "map-unscoped", "unread"),
 )
 _ENGINES, _PIPES = 48, 3
-_MOST_RACES = 256
 _WRITE, _ASYNC, _STRONG, _ENGINE = 1, 2, 4, 8
 _MAP = _ASYNC | _STRONG | _ENGINE
 _NONE = 0xFFFF_FFFF
@@ -134,7 +133,7 @@ def library() -> ctypes.CDLL:
         ctypes.c_uint32,
     ]
     lib.race_watch_free.argtypes = [ctypes.c_void_p]
-    for name in ("race_observer", "race_detector", "race_table"):
+    for name in ("race_observer", "race_detector", "race_table", "race_crossed"):
         getattr(lib, name).restype = ctypes.c_void_p
         getattr(lib, name).argtypes = [ctypes.c_void_p]
     lib.race_count.restype = ctypes.c_uint32
@@ -148,11 +147,7 @@ def library() -> ctypes.CDLL:
         getattr(lib, name).argtypes = [ctypes.c_void_p]
         getattr(lib, name).restype = None
     lib.race_cross.restype = ctypes.c_uint32
-    lib.race_cross.argtypes = [
-        *([ctypes.c_void_p] * 2),
-        ctypes.c_uint32,
-        ctypes.c_void_p,
-    ]
+    lib.race_cross.argtypes = [*([ctypes.c_void_p] * 2), ctypes.c_uint32]
     lib.race_met_in_flight.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     lib.race_met_in_flight.restype = ctypes.c_uint32
     lib.race_untimely.argtypes = [ctypes.c_void_p]
@@ -282,13 +277,11 @@ class Watcher:
         if self._watch is None or first._watch is None:
             return ()
         lib = library()
-        table = (_Race * _MOST_RACES)()
+        detector = lib.race_detector(self._watch)
         count = lib.race_cross(
-            lib.race_detector(first._watch),
-            lib.race_detector(self._watch),
-            int(overlapping),
-            table,
+            lib.race_detector(first._watch), detector, int(overlapping)
         )
+        table = (_Race * max(count, 1)).from_address(lib.race_crossed(detector))
         return tuple(self._race(table[k], first) for k in range(count))
 
     def met_in_flight(self, first: Watcher) -> bool:

@@ -23,8 +23,13 @@ def load_stage(
     full: cute.Pointer,
     empty: cute.Pointer,
 ) -> None:
-    """Load one K or V tile once its stage is free."""
+    """Load one K or V tile once its stage is free.
+
+    The consumers read the stage through the generic proxy and the copy writes it
+    through the async one, hence the fence; one here serves the reads of all warps.
+    """
     cute.arch.mbarrier_wait(empty, parity ^ 1)
+    cute.arch.fence_proxy("async.shared", space="cta")
     # Relaxed: the thread has written nothing that a consumer reads behind this, and
     # the completion of the copy orders its bytes (PTX ISA, "mbarrier.arrive").
     with cute.arch.elect_one():

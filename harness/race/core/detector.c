@@ -9,6 +9,8 @@ static u32 round_up(u32 v, u32 to) { return (v + to - 1) / to * to; }
 
 void detector_free(Detector *d) {
   if (!d) return;
+  races_free(&d->races);
+  races_free(&d->crossed);
   for (u32 s = 0; d->cta && s < d->n_slots; s++) {
     CtaAgent *c = &d->cta[s];
     for (u32 w = 0; c->warp && w < d->warps; w++) warp_free(&c->warp[w]);
@@ -357,9 +359,16 @@ void detector_complete(Detector *d, u32 id, u32 slot, u32 warp, u32 lanes) {
 
 u64 race_digest(const Detector *d) { return d->digest; }
 u64 race_relaxed(const Detector *d, u32 which) { return d->relaxed[which]; }
-u64 race_lost(const Detector *d) { return d->lost + d->dropped; }
-u32 race_count(const Detector *d) { return d->n_races; }
-const Race *race_table(const Detector *d) { return d->race; }
+u64 race_lost(const Detector *d) {
+  return d->lost + d->races.dropped + d->crossed.dropped;
+}
+u32 race_count(const Detector *d) { return d->races.n; }
+/* Never NULL: one race can be read whatever the count. */
+static const Race no_race;
+const Race *race_table(const Detector *d) { return d->races.at ? d->races.at : &no_race; }
+const Race *race_crossed(const Detector *d) {
+  return d->crossed.at ? d->crossed.at : &no_race;
+}
 void race_forget_inits(Detector *d) {
   for (u32 s = 0; s < d->n_slots; s++)
     for (u32 b = 0; b < d->cta[s].n_barriers; b++) d->cta[s].barrier[b].init.bytes = 0;

@@ -40,7 +40,16 @@ typedef struct Race {
 #define NO_CTA 0xffffffffu
 /* Of two accesses, the operation that the other side knows to have been issued. */
 enum Over { OVER_NEITHER = 0, OVER_EARLIER, OVER_LATER };
-enum { MAX_RACES = 256, MAX_BARRIERS = 256, NAMED_BARRIERS = 16 };
+/* Pairs of places: unrolled code that misses one fence has thousands. */
+enum { MAX_RACES = 1 << 16, MAX_BARRIERS = 256, NAMED_BARRIERS = 16 };
+
+/* Found by space, verdict and places: `slot` is a hash table of 1 + indices. */
+typedef struct RaceTable {
+  Race *at;
+  u32 *slot;
+  u32 n, capacity;
+  u64 dropped; /* pairs that found no room */
+} RaceTable;
 
 /* What arrivals hand to those who wait, by how far it reaches. */
 enum Reach { REACH_OWN = 0, REACH_CLUSTER, REACH_NARROW, REACHES };
@@ -151,9 +160,8 @@ typedef struct Detector {
   MapFences map_fence[2]; /* MAP_RELEASE, MAP_ACQUIRE */
   Grids grids;
   Knowledge *scratch;
-  Race race[MAX_RACES];
-  u32 n_races;
-  u64 dropped, lost; /* races past the table; accesses that found no memory */
+  RaceTable races, crossed; /* crossed: with the launch in front */
+  u64 lost; /* accesses that found no memory */
   u64 relaxed[RELAXATIONS];
   u64 digest;       /* of what was known at every access, in order */
   u32 keep_digest;
@@ -195,6 +203,9 @@ u32 tensor_order(Detector *d, const Accessor *a, const Entry *e);
 
 /* --- report.c ------------------------------------------------------------------ */
 void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict);
+/* The race between two places, new if its `count` is 0; NULL without room. */
+Race *races_find(RaceTable *t, u32 space, u32 verdict, u32 first, u32 second);
+void races_free(RaceTable *t);
 /* The same for an access of another cluster, or of a CTA that had the slot before:
  * APART if it is known in `plane` through global memory, BEHIND_PROXY if otherwise. */
 void news_clear(GroupAgent *g);

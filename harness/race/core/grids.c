@@ -120,14 +120,14 @@ static int released(const Detector *p, const Entry *e) {
   return 0;
 }
 
-static u32 tell(Race *out, u32 n, const Entry *e, const Entry *now, u32 verdict, u64 address) {
-  for (u32 k = 0; k < n; k++)
-    if (out[k].pc[0] == e->pc && out[k].pc[1] == now->pc && out[k].verdict == verdict) {
-      out[k].count++;
-      return n;
-    }
-  if (n == MAX_RACES) return n;
-  out[n] = (Race){
+static void tell(RaceTable *t, const Entry *e, const Entry *now, u32 verdict, u64 address) {
+  Race *r = races_find(t, RACE_GLOBAL, verdict, e->pc, now->pc);
+  if (!r) return;
+  if (r->count) {
+    r->count++;
+    return;
+  }
+  *r = (Race){
       .space = RACE_GLOBAL,
       .verdict = verdict,
       .pc = {e->pc, now->pc},
@@ -141,7 +141,6 @@ static u32 tell(Race *out, u32 n, const Entry *e, const Entry *now, u32 verdict,
       .address = address,
       .count = 1,
   };
-  return n + 1;
 }
 
 /* Judge one access of the first launch against an early one of the second. */
@@ -157,8 +156,10 @@ static u32 judge(const Detector *p, const Entry *e, const Early *early, u32 over
   return released(p, e) ? APART : UNORDERED;
 }
 
-u32 race_cross(Detector *p, Detector *s, u32 overlap, Race *out) {
-  u32 n = 0;
+u32 race_cross(Detector *p, Detector *s, u32 overlap) {
+  s->crossed.n = 0;
+  if (s->crossed.slot)
+    memset(s->crossed.slot, 0, 2 * s->crossed.capacity * sizeof *s->crossed.slot);
   for (u32 k = 0; k < s->grids.n_early; k++) {
     const Early *early = &s->grids.early[k];
     const Cell *cell = global_seen(p, early->cell * CELL_BYTES);
@@ -168,12 +169,12 @@ u32 race_cross(Detector *p, Detector *s, u32 overlap, Race *out) {
         u32 verdict = judge(p, e, early, overlap), both = e->bytes & early->entry.bytes;
         if (verdict == APART) continue;
         u64 address = early->cell * CELL_BYTES + (u32)__builtin_ctz(both);
-        n = tell(out, n, e, &early->entry, verdict, address);
+        tell(&s->crossed, e, &early->entry, verdict, address);
       }
       cell = cell->more ? &p->shadow.chain[cell->more - 1] : NULL;
     }
   }
-  return n;
+  return s->crossed.n;
 }
 
 /* Whether the second launch waited, early, for a word that the first one released. */

@@ -1,5 +1,56 @@
 /* Races found, folded by the two places in the code and what is wrong between them. */
+#include <stdlib.h>
+
 #include "events.h"
+
+static u32 hash_of(const RaceTable *t, u32 space, u32 verdict, u32 first, u32 second) {
+  u64 key = ((u64)first << 32 | second) * 0x9e3779b97f4a7c15ull ^ (space << 8 | verdict);
+  return (u32)(key * 0x9e3779b97f4a7c15ull >> 32) & (2 * t->capacity - 1);
+}
+
+static void place(RaceTable *t, u32 k) {
+  const Race *r = &t->at[k];
+  u32 at = hash_of(t, r->space, r->verdict, r->pc[0], r->pc[1]);
+  while (t->slot[at]) at = (at + 1) & (2 * t->capacity - 1);
+  t->slot[at] = k + 1;
+}
+
+static int grow(RaceTable *t) {
+  u32 capacity = t->capacity ? 2 * t->capacity : 64;
+  if (capacity > MAX_RACES) return 0;
+  Race *at = realloc(t->at, capacity * sizeof *at);
+  if (!at) return 0;
+  t->at = at;
+  u32 *slot = calloc(2 * (size_t)capacity, sizeof *slot);
+  if (!slot) return 0;
+  free(t->slot);
+  t->slot = slot;
+  t->capacity = capacity;
+  for (u32 k = 0; k < t->n; k++) place(t, k);
+  return 1;
+}
+
+Race *races_find(RaceTable *t, u32 space, u32 verdict, u32 first, u32 second) {
+  u32 at = t->capacity ? hash_of(t, space, verdict, first, second) : 0;
+  for (; t->capacity && t->slot[at]; at = (at + 1) & (2 * t->capacity - 1)) {
+    Race *r = &t->at[t->slot[at] - 1];
+    if (r->pc[0] == first && r->pc[1] == second && r->space == space &&
+        r->verdict == verdict)
+      return r;
+  }
+  if (t->n == t->capacity && !grow(t)) {
+    t->dropped++;
+    return NULL;
+  }
+  t->at[t->n] = (Race){.space = space, .verdict = verdict, .pc = {first, second}};
+  place(t, t->n);
+  return &t->at[t->n++];
+}
+
+void races_free(RaceTable *t) {
+  free(t->at);
+  free(t->slot);
+}
 
 static u32 cta_of(const Detector *d, const Entry *e) {
   const CtaAgent *c = &d->cta[detector_cta_of(d, e->comp)];
@@ -52,21 +103,14 @@ void detector_unread(Detector *d, u32 id, u32 pc, u32 slot, u32 warp) {
 }
 
 void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict) {
-  for (u32 k = 0; k < d->n_races; k++) {
-    Race *r = &d->race[k];
-    if (r->pc[0] == e->pc && r->pc[1] == a->entry.pc && r->space == a->space &&
-        r->verdict == verdict) {
-      r->count += a->count;
-      return;
-    }
-  }
-  if (d->n_races == MAX_RACES) {
-    d->dropped++;
+  Race *r = races_find(&d->races, a->space, verdict, e->pc, a->entry.pc);
+  if (!r) return;
+  if (r->count) {
+    r->count += a->count;
     return;
   }
   const Entry *now = &a->entry;
   u32 c = e->comp - a->first_comp;
-  Race *r = &d->race[d->n_races++];
   *r = (Race){
       .space = a->space,
       .verdict = verdict,
