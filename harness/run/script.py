@@ -19,6 +19,7 @@ from sidestream.harness.bindings.interfaces import answers
 from sidestream.harness.cuda.driver_calls import driver_answers
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.vgpu import Outcome
+from sidestream.harness.drivers.cudnn_handles import CudnnWithoutLibrary
 from sidestream.harness.drivers.package_caches import SWITCHED_OFF
 from sidestream.harness.drivers.triton_stand_in import TritonForAutotuner
 from sidestream.harness.dsl.activation import Activation, activate
@@ -116,6 +117,9 @@ def run_script(
         stack.enter_context(Capture(launches))
         stack.enter_context(_command_line(script, arguments))
         stack.enter_context(_importing(TritonForAutotuner()))
+        chip = activation.chip
+        finder = CudnnWithoutLibrary(chip.capability, chip.sms)
+        stack.enter_context(_importing(finder))
         stack.enter_context(ProgramCalls(of_package))
         held = _Held()
         failure = _execute(script, runtime, held)

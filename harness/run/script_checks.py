@@ -88,11 +88,15 @@ def compilations(
 ) -> tuple[Finding, ...]:
     """Judge compilations: a line of the script that compiles at its third call too.
 
+    A line may need several kernels. Each is compiled by a line of its own further in.
+
     Args:
         seen: Host function and place of each compilation, in order.
         home: Folder of the script.
     """
-    times = Counter((name, caller(site, home)) for name, site in seen)
+    times = Counter(
+        (name, _inside(site, home), caller(site, home)) for name, site in seen
+    )
     return tuple(
         Finding(
             kind="cache-miss",
@@ -109,9 +113,16 @@ def compilations(
             need="a compile key of plan-time facts only",
             count=count,
         )
-        for (name, place), count in times.items()
+        for (name, _, place), count in times.items()
         if count >= _COMPILED
     )
+
+
+def _inside(site: CallSite, home: Path) -> tuple[str, ...]:
+    """Return the frames between a place and the user's line that led to it."""
+    line = caller(site, home)
+    end = site.frames.index(line) if line in site.frames else len(site.frames)
+    return site.frames[:end]
 
 
 def _waiting(wait: HostWait, count: int) -> Finding:

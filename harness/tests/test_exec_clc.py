@@ -149,6 +149,42 @@ def test_a_lone_cta_may_ask_without_multicast():
     assert np.isin(done, (1, STOLEN)).all()
 
 
+def test_the_words_of_a_response_lie_where_packages_look_for_them():
+    """The ISA calls it opaque; cuDNN frontend takes x, y | z << 16 and bit 64."""
+    body = (
+        ".reg .b128 %h;\n.reg .b64 %w<6>;\n.reg .b32 %v<4>;\n.reg .pred %q<2>;\n"
+        ".reg .b32 %cx, %cy, %cz, %y;\n"
+        + RANK
+        + barriers(1)
+        + "setp.eq.u32 %p0, %t, 0;\n@!%p0 bra DONE;\n"
+        + expect(0, 16)
+        + ask()
+        + "mov.u32 %v0, 0;\n"
+        + wait(0, "%v0", "WAIT")
+        + "ld.shared.v2.b64 {%w1, %w2}, [%s];\nmov.b128 %h, {%w1, %w2};\n"
+        f"{QUERY}.is_canceled.pred.b128 %q0, %h;\n@!%q0 bra DONE;\n"
+        f"{QUERY}.get_first_ctaid.v4.b32.b128 {{%cx, %cy, %cz, _}}, %h;\n"
+        "ld.shared.v4.b32 {%v0, %v1, %v2, %v3}, [%s];\n"
+        "shl.b32 %y, %cz, 16;\nor.b32 %y, %y, %cy;\nand.b32 %v2, %v2, 1;\n"
+        "sub.u32 %v0, %v0, %cx;\nsub.u32 %v1, %v1, %y;\n"
+        "mad.lo.u32 %cz, %cz, 5, %cy;\nmad.lo.u32 %cz, %cz, 3, %cx;\n"
+        "mul.wide.u32 %w0, %cz, 16;\nadd.u64 %w0, %w0, %g0;\n"
+        "st.global.v4.b32 [%w0], {%v0, %v1, %v2, %v2};\nDONE:\n"
+    )
+    ran = Kernel(
+        body=body,
+        buffers=[np.full(16 * 30, 255, np.uint8)],
+        grid=(3, 5, 2),
+        target="sm_100a",
+        options=Options(sms=4, budget=1_000_000),
+    ).run()
+    assert not ran.result.faults, ran.result.faults
+    rows = ran.buffers[0].view(np.uint32).reshape(30, 4)
+    taken = rows[rows[:, 2] != 0xFFFFFFFF]
+    assert len(taken) >= 10
+    assert (taken == (0, 0, 1, 1)).all(), taken
+
+
 def one_thread(statements, *, declare="", grid=1, cluster=1, seed=0, threads=1):
     """Run statements by thread 0 of each CTA after its mbarrier `[%bar]` is made."""
     ran = Kernel(

@@ -37,7 +37,7 @@ from sidestream.harness.vtorch.storages import DEVICE, PINNED
 from sidestream.harness.vtorch.tensor_spans import spans, spans_of
 from sidestream.harness.vtorch.touched import changes, indexed, touched
 from sidestream.harness.vtorch.transfers import Transfers
-from sidestream.harness.vtorch.world import World, plain
+from sidestream.harness.vtorch.world import World, is_cuda, plain
 
 _METADATA = {
     *("aten::is_same_size", "aten::is_set_to", "aten::is_pinned"),
@@ -72,6 +72,14 @@ class Operators:
         given = list(tensors(args, kwargs))
         homes = [home(tensor) for _, tensor in given]
         wanted = self._world.wanted() if op.places else None
+        if op.places and is_cuda(kwargs.get("device")):
+            # From below the Python calls: torch hides modes from what it calls itself,
+            # such as the backward of an autograd function.
+            self._world.device_index(kwargs["device"])
+            wanted, kwargs = "cuda", kwargs | {"device": _CPU}
+            if op.name == "aten::_to_copy":
+                with self._world.want(wanted):
+                    return self._to_copy(op, func, args, kwargs)
         if DEVICE not in homes and wanted != "cuda":
             if PINNED in homes and not op.view and op.name not in _METADATA:
                 self._touch(op, given, homes)
@@ -457,5 +465,6 @@ def _branch(generator: torch.Generator) -> torch.Generator:
 
 
 _META = torch.device("meta")
+_CPU = torch.device("cpu")
 _COPY_CALL = torch.ops.aten.copy_.default
 _COPY = operator(_COPY_CALL)

@@ -23,14 +23,19 @@ PACKAGE = "nvidia-cudnn-frontend"
 
 
 def run(
-    script: str, out: Path, *arguments: str, paths: tuple[Path, ...] = ()
+    script: str,
+    out: Path,
+    *arguments: str,
+    paths: tuple[Path, ...] = (),
+    options: tuple[str, ...] = (),
 ) -> tuple[int, dict[str, Any]]:
     """Run a script, with folders ahead of the installed packages."""
     path = [*map(str, paths), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
         [
             *(sys.executable, "-W", "ignore", "-m", "sidestream.harness.cli", "run"),
-            *("--no-races", "--out", str(out), str(SCRIPTS / f"{script}.py")),
+            *("--no-races", "--out", str(out), *options),
+            str(SCRIPTS / f"{script}.py"),
             *arguments,
         ],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))},
@@ -113,3 +118,71 @@ def test_lengths_that_a_graph_keeps_show_in_the_values(tmp_path):
     assert status == 3
     (reason,) = [entry["reason"] for entry in report["incomplete"]]
     assert "AssertionError: Tensor-likes are not close" in reason
+
+
+FEATURES = {
+    "fa4_window": 1,
+    "fa4_softcap": 2,
+    "fa4_paged": 2,
+    "fa4_split": 3,
+    "fa4_captured": 4,
+    "cudnn_graph": 1,
+}
+"""Scripts of features of the packages, with the launches that each makes."""
+
+
+def served(script: str, out: Path, *options: str, launches: int) -> None:
+    """Run a script that compares its own values and must show nothing."""
+    installed("cudnn" if script.startswith("cudnn") else "flash_attn")
+    status, report = run(script, out, options=options)
+    told = [f"{f['kind']}: {f['message']}" for f in report["findings"]]
+    assert (status, told, report["incomplete"]) == (0, [], [])
+    assert report["cases"][0]["launches"] == launches
+
+
+@pytest.mark.parametrize("script", FEATURES)
+def test_a_feature_has_the_right_values_and_is_clean(script, tmp_path):
+    served(script, tmp_path, launches=FEATURES[script])
+
+
+@pytest.mark.parametrize(
+    ("script", "launches"),
+    [("fa4_window", 1), ("fa4_softcap", 2), ("fa4_backward", 4), ("fa4_captured", 4)],
+)
+def test_a_feature_is_clean_on_sm120(script, launches, tmp_path):
+    served(script, tmp_path, "--arch", "sm_120a", launches=launches)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("fa4_paged", "Paged KV not supported on SM 12.0"),
+        ("fa4_split", "SM120 forward only supports num_splits=1"),
+    ],
+)
+def test_what_a_package_does_not_serve_is_told_in_its_words(script, words, tmp_path):
+    installed("flash_attn")
+    status, report = run(script, tmp_path, options=("--arch", "sm_120a"))
+    assert status == 3
+    (entry,) = report["incomplete"]
+    assert words in entry["reason"]
+
+
+def test_fa4_backward_is_right_and_makes_mbarriers_with_every_lane(tmp_path):
+    """Three objects of the CTA pair are initialised without `elect_one`."""
+    installed("flash_attn")
+    status, report = run("fa4_backward", tmp_path)
+    assert (status, report["incomplete"]) == (1, [])
+    assert {f["kind"] for f in report["findings"]} == {"mbarrier"}
+    assert places(report["findings"]) == {
+        f"flash_bwd_sm100.py:{line}" for line in (1388, 1389, 1390)
+    }
+    assert report["cases"][0]["launches"] == 4
+
+
+def test_what_needs_the_library_of_cudnn_says_so(tmp_path):
+    installed("cudnn")
+    status, report = run("cudnn_graph", tmp_path, "library")
+    assert status == 3
+    (entry,) = report["incomplete"]
+    assert "Unable to find symbol cudnn" in entry["reason"]

@@ -1,8 +1,10 @@
 /* clusterlaunchcontrol: requests to cancel a cluster that has not started, and what
  * their responses say.
  *
- * A response is laid out here as four 32-bit words: RESPONSE with the grant in bit 0,
- * then the first CTA of the cancelled cluster, x, y, z.
+ * The ISA calls a response opaque. cuDNN frontend reads its words all the same
+ * (frost/tile_dsl/scheduler.py), so they lie where it looks for them: x of the first
+ * CTA of the cancelled cluster; y in the low half, z in the high one; the grant in bit
+ * 0, beside RESPONSE; and a word that nobody reads.
  */
 #include "clc.h"
 
@@ -43,11 +45,14 @@ static void land(Machine *m, Async *op) {
   ClcResult r = clc_step(state_of(op->cta), CLC_DECIDE, (u32)refused);
   m->ctas[op->cta->first_slot].clc_closed = r.state.closed;
   m->next_cta = r.state.next * m->cluster_size;
-  u32 words[4] = {RESPONSE & ~1u, 0, 0, 0};
+  u32 words[4] = {0, 0, RESPONSE & ~1u, 0};
   if (r.value) {
     m->dependency = grid_step(m->dependency, GRID_CANCEL, m->cluster_size).state;
-    words[0] |= 1u;
-    cta_coordinates(m, r.value - 1, 0, &words[1]);
+    u32 id[3];
+    cta_coordinates(m, r.value - 1, 0, id);
+    words[0] = id[0];
+    words[1] = id[1] | id[2] << 16;
+    words[2] |= 1u;
   }
   if (!op->arg[A_ALL]) respond(m, op, op->cta->rank, words);
   for (u32 k = 0; op->arg[A_ALL] && k < m->cluster_size; k++) respond(m, op, k, words);
@@ -92,9 +97,9 @@ static int try_cancel(Warp *w, const Insn *i, u32 m) {
   return STEP_NEXT;
 }
 
-/* First word of a lane's response; one that grants nothing if it is none at all. */
+/* The word of a lane's response that holds the grant; none if it is no response. */
 static u32 head_of(Warp *w, const Insn *i, u32 l) {
-  u32 head = (u32)R64(i->a)[l];
+  u32 head = (u32)R64(i->a)[LANES + l];
   if ((head & ~1u) == (RESPONSE & ~1u)) return head;
   fault(w, i, l, FAULT_CLC, 0, RESPONSE_BYTES, CLC_NO_RESPONSE);
   return RESPONSE & ~1u;
@@ -120,8 +125,8 @@ static int first_ctaid(Warp *w, const Insn *i, u32 m) {
   for (u32 left = m; left; left &= left - 1) {
     u32 l = (u32)__builtin_ctz(left);
     u32 granted = head_of(w, i, l) & 1u;
-    u64 low = R64(i->a)[l], high = R64(i->a)[LANES + l];
-    u32 id[3] = {(u32)(low >> 32), (u32)high, (u32)(high >> 32)};
+    u64 low = R64(i->a)[l];
+    u32 id[3] = {(u32)low, (u32)(low >> 32) & 0xffffu, (u32)(low >> 48)};
     if (!granted && !i->x[0]) fault(w, i, l, FAULT_CLC, 0, RESPONSE_BYTES, CLC_NO_ID);
     for (s32 k = 0; k < 3 && k < i->n_ext; k++) /* a failed one names no CTA of a grid */
       if (ref[k] != NOREF) R32(ref[k])[l] = granted ? id[k] : ~(u32)w->m->seed;
