@@ -25,7 +25,7 @@ _MISUSE = {
     "tcgen05": ("", misuse.TCGEN05),
 }
 """By kind of fault, how its exact wrong begins, and what each code means."""
-_SHARED = {"smem-oob", "smem-misaligned", "mbarrier", "cluster"}
+_SHARED = {"smem-oob", "smem-misaligned", "smem-uninit", "mbarrier", "cluster"}
 
 
 def finding_of(fault: Fault, program: Program, table: AllocationTable) -> Finding:

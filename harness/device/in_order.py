@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Protocol
 
 from sidestream.harness.cuda.memory import Allocation, AllocationTable, Snapshot
-from sidestream.harness.device import between_launches
+from sidestream.harness.device import between_launches, unwritten
 from sidestream.harness.device.programs import CACHE
 from sidestream.harness.device.vgpu import (
     PREREQUISITE,
@@ -207,7 +207,12 @@ def _execute(
         works.append(Work(program=made.program, launch=launch))
     watchers = [
         stack.enter_context(
-            Watcher(work.program, profile=profile, dependent=work.launch.pdl)
+            Watcher(
+                work.program,
+                profile=profile,
+                dependent=work.launch.pdl,
+                unwritten=options.shared_memory_check,
+            )
         )
         for work in works
         if profile is not None
@@ -216,8 +221,9 @@ def _execute(
     told = [
         (*watchers[k : k + 1], *seen[k : k + 1]) for k in range(len(works))
     ]  # by launch
-    unwritten = any(work.program.tensor_memory for work in works)
-    before = table.snapshot() if unwritten else None
+    watched = profile is not None
+    findable = unwritten.findable(works, watched=watched)
+    before = table.snapshot() if findable else None
     try:
         results = _results(works, table, options, progress, told)
     except MemoryError as error:

@@ -177,6 +177,13 @@ FAULTS: Mapping[str, FaultRule] = {
         "Tensor Memory",
         "reads tensor memory that nothing has written",
     ),
+    "smem-uninit": _rule(
+        "uninit-read",
+        "smem.init",
+        _SHARED,
+        "reads shared memory that nothing has written",
+        "a write of these bytes by the launch, ordered before the read",
+    ),
     "tcgen05": _rule(
         "contract",
         "tcgen05.operand",
@@ -199,7 +206,8 @@ FAULTS: Mapping[str, FaultRule] = {
         "breaks the protocol of cluster launch control",
     ),
 }
-"""By the fault's name in `sidestream.harness.exec.abi.FAULT_KINDS`."""
+"""By the fault's name in `sidestream.harness.exec.abi.FAULT_KINDS`, and what the race
+detector tells as a fault."""
 
 DEADLOCK = Rule(
     id="progress",

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 from sidestream.harness.cuda.memory import AllocationTable, Snapshot
 from sidestream.harness.exec.machine import Options
+from sidestream.harness.exec.overlap import Work
 from sidestream.harness.exec.result import Result
 from sidestream.harness.finding import Finding
 
-SPACES = {"tmem-uninit": "tensor memory"}
+SPACES = {"tmem-uninit": "tensor memory", "smem-uninit": "shared memory"}
 """By kind of fault, the memory whose contents are varied."""
 _PATTERNS = (0, 0xFFFF_FFFF, 0x3F80_3F80)
 """Zeros, NaN of every float type, and about 1 of bfloat16 and of float32."""
@@ -54,6 +55,20 @@ class Reach:
         return f"it is not known whether the value matters: {self.unknown}"
 
 
+def findable(works: Sequence[Work], *, watched: bool) -> bool:
+    """Whether one of several launches may be told to read what nothing wrote.
+
+    Args:
+        works: The launches.
+        watched: Whether the race detector watches, which alone knows shared memory.
+    """
+    return any(
+        work.program.tensor_memory
+        or (watched and work.program.static_smem + work.launch.dynamic_smem > 0)
+        for work in works
+    )
+
+
 def suspects(findings: Collection[Finding]) -> frozenset[str]:
     """Kinds of faults among findings that are to be graded."""
     return frozenset(kind for f in findings if (kind := f.extra.get("fault")) in SPACES)
@@ -61,13 +76,18 @@ def suspects(findings: Collection[Finding]) -> frozenset[str]:
 
 def patterns(kind: str, options: Options) -> tuple[Options, Options]:
     """Return options with two other fills of the memory that a fault is about."""
-    assert kind in SPACES
     plain = replace(options, cost=None)
+    if SPACES[kind] == "shared memory":
+        first, second = _others(options.smem_fill)
+        return replace(plain, smem_fill=first), replace(plain, smem_fill=second)
     usual = options.tensor_fill
-    if usual is None:
-        usual = options.register_fill
-    first, second = [p for p in _PATTERNS if p != usual][:2]
+    first, second = _others(options.register_fill if usual is None else usual)
     return replace(plain, tensor_fill=first), replace(plain, tensor_fill=second)
+
+
+def _others(usual: int) -> tuple[int, int]:
+    first, second = [pattern for pattern in _PATTERNS if pattern != usual][:2]
+    return first, second
 
 
 def graded(

@@ -132,7 +132,10 @@ def watch_launch(
             prepared.parse_seconds,
             prepared.lower_seconds,
         )
-        before = table.snapshot() if program.tensor_memory else None
+        work = Work(program=program, launch=launch)
+        watched = profile is not None
+        findable = unwritten.findable([work], watched=watched)
+        before = table.snapshot() if findable else None
 
         def again(other: Options) -> tuple[Result, ...]:
             return (execute(program, launch, table.entries(), other),)
@@ -145,12 +148,17 @@ def watch_launch(
                 [outcome], [result], again, table=table, before=before, options=options
             )
             return Watched(outcome=outcome)
-        with Watcher(program, profile=profile, weak=weak, digest=digest) as watcher:
+        with Watcher(
+            program,
+            profile=profile,
+            weak=weak,
+            digest=digest,
+            unwritten=options.shared_memory_check,
+        ) as watcher:
             entries = table.entries()
             result = execute(program, launch, entries, options, progress, watcher)
             seconds["execute"] = result.seconds
             outcome = judge(launch, program, table, result, seconds)
-            work = Work(program=program, launch=launch)
             outcome = with_races(outcome, watcher, work, table, result)
             (outcome,) = with_reach(
                 [outcome], [result], again, table=table, before=before, options=options
@@ -190,9 +198,15 @@ def with_races(
     if watcher.lost:
         reason = f"{watcher.lost} accesses or races were not kept by the race detector"
         missed.append(reason_of(launch, reason))
-    found = tuple(
-        races.finding_of(race, program, launch, table) for race in watcher.races()
-    )
+    told = watcher.races()
+    found = [races.finding_of(race, program, launch, table) for race in told]
+    # What a racing read finds is a matter of order, and the race says of which.
+    racing = {s.pc for r in told if r.space == "shared" for s in (r.earlier, r.later)}
+    found += [
+        faults.finding_of(read, program, table)
+        for read in watcher.unwritten()
+        if read.pc not in racing
+    ]
     return replace(
         outcome,
         findings=(*outcome.findings, *found),

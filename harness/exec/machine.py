@@ -50,6 +50,8 @@ class Options:
         max_smem: Shared memory in bytes a CTA may have on the chip.
         tensor_memory_check: Whether a read of tensor memory that nothing has written is
             a fault. Known by quarters of columns: a write to any of 32 lanes counts.
+        shared_memory_check: Whether whoever looks for races is to tell of reads of
+            shared memory that nothing has written, too.
         isa_order: Whether `tcgen05.mma` of one thread are in order only where the PTX
             ISA promises it, and not always.
         cost: What the cost model charges; None leaves it out.
@@ -70,6 +72,7 @@ class Options:
     tensor_fill: int | None = None
     max_smem: int = _MAX_SMEM
     tensor_memory_check: bool = True
+    shared_memory_check: bool = True
     isa_order: bool = False
     cost: cost.CostTable | None = None
     policy: str = "random"

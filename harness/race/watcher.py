@@ -14,10 +14,14 @@ import numpy as np
 from sidestream.harness.exec.build import SOURCE, build_library, pointer
 from sidestream.harness.exec.observer import Geometry
 from sidestream.harness.exec.program import Program
+from sidestream.harness.exec.result import Fault
 from sidestream.harness.race.notes import notes_of
 
 ANY_LANE = 32
 """Lane number of an access that several lanes made to the same bytes."""
+
+UNWRITTEN = "smem-uninit"
+"""Kind of the fault that a read of shared memory is which nothing wrote."""
 
 RELAXED = (
     *("peer-arrive", "read-proxy", "tensor-handoff", "tensor-issue-order"),
@@ -51,6 +55,15 @@ class _Race(ctypes.Structure):
         ("known", ctypes.c_uint32),
         ("over", ctypes.c_uint32),
         ("address", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+    ]
+
+
+class _Unwritten(ctypes.Structure):
+    _fields_ = [
+        *((n, ctypes.c_uint32) for n in ("pc", "warp", "lane")),
+        ("cta", ctypes.c_uint32 * 3),
+        *((n, ctypes.c_uint32) for n in ("address", "size")),
         ("count", ctypes.c_uint64),
     ]
 
@@ -128,17 +141,24 @@ def library() -> ctypes.CDLL:
     )
     lib.race_watch_new.restype = ctypes.c_void_p
     lib.race_watch_new.argtypes = [
-        *([ctypes.c_uint32] * 6),
+        *([ctypes.c_uint32] * 7),
         ctypes.c_void_p,
         ctypes.c_uint32,
     ]
     lib.race_watch_free.argtypes = [ctypes.c_void_p]
-    for name in ("race_observer", "race_detector", "race_table", "race_crossed"):
+    for name in (
+        *("race_observer", "race_detector", "race_table", "race_crossed"),
+        *("race_written", "race_unwritten_table"),
+    ):
         getattr(lib, name).restype = ctypes.c_void_p
         getattr(lib, name).argtypes = [ctypes.c_void_p]
-    lib.race_count.restype = ctypes.c_uint32
-    lib.race_count.argtypes = [ctypes.c_void_p]
-    for name in ("race_lost", "race_digest", "race_touched"):
+    for name in ("race_count", "race_unwritten_count"):
+        getattr(lib, name).restype = ctypes.c_uint32
+        getattr(lib, name).argtypes = [ctypes.c_void_p]
+    for name in (
+        *("race_lost", "race_digest", "race_touched"),
+        "race_unwritten_dropped",
+    ):
         getattr(lib, name).restype = ctypes.c_uint64
         getattr(lib, name).argtypes = [ctypes.c_void_p]
     lib.race_relaxed.restype = ctypes.c_uint64
@@ -166,6 +186,7 @@ class Watcher:
         digest: Whether to keep a digest of what was known at every access.
         dependent: Whether the launch may start before the one before it in its stream
             has completed.
+        unwritten: Whether to look for reads of shared memory that nothing wrote.
     """
 
     def __init__(
@@ -176,12 +197,14 @@ class Watcher:
         weak: Collection[int] = (),
         digest: bool = False,
         dependent: bool = False,
+        unwritten: bool = True,
     ) -> None:
         self._notes = notes_of(program)
         if weak:
             self._notes["weak"] = np.isin(program.origin, list(weak))
         self._digest = digest
         self._dependent = dependent
+        self._unwritten = unwritten
         self._tensor_memory = program.tensor_memory
         self.profile = profile
         self._watch: int | None = None
@@ -215,6 +238,7 @@ class Watcher:
             geometry.smem,
             ("practice", "isa").index(self.profile),
             int(self._tensor_memory),
+            int(self._unwritten),
             pointer(self._notes),
             len(self._notes),
         )
@@ -246,7 +270,9 @@ class Watcher:
     def lost(self) -> int:
         """Accesses and races that could not be kept: not 0 means incomplete."""
         lib = library()
-        return int(lib.race_lost(lib.race_detector(self._watch)))
+        lost = int(lib.race_lost(lib.race_detector(self._watch)))
+        written = lib.race_written(self._watch)
+        return lost + (int(lib.race_unwritten_dropped(written)) if written else 0)
 
     @property
     def touched(self) -> int:
@@ -263,6 +289,35 @@ class Watcher:
         count = lib.race_count(detector)
         table = (_Race * max(count, 1)).from_address(lib.race_table(detector))
         return tuple(self._race(table[k]) for k in range(count))
+
+    def unwritten(self) -> tuple[Fault, ...]:
+        """Reads of shared memory that nothing wrote, one for each instruction.
+
+        The address is that of the first such byte, the size that of the access.
+        """
+        lib = library()
+        written = lib.race_written(self._watch) if self._watch is not None else None
+        if not written:
+            return ()
+        count = lib.race_unwritten_count(written)
+        table = (_Unwritten * max(count, 1)).from_address(
+            lib.race_unwritten_table(written)
+        )
+        return tuple(
+            Fault(
+                kind=UNWRITTEN,
+                pc=read.pc,
+                cta=(read.cta[0], read.cta[1], read.cta[2]),
+                warp=read.warp,
+                lane=read.lane,
+                allocation=None,
+                address=read.address,
+                size=read.size,
+                info=0,
+                count=read.count,
+            )
+            for read in table[:count]
+        )
 
     def after(self, first: Watcher, *, overlapping: bool) -> tuple[Race, ...]:
         """Races of an earlier launch of the stream with this one.

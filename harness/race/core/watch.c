@@ -9,44 +9,14 @@
 #include "tcgen05_order.h"
 #include "tma.h"
 
-static inline Note note_of(const Watch *h, const Warp *w, const Insn *i) {
-  u32 pc = pc_of(w->m, i);
-  return pc < h->n_notes ? h->note[pc] : (Note){0};
-}
-
-/* The detector of a launch, told which instruction of the warp is at work. */
-static Detector *told(Watch *h, const Warp *w) {
-  detector_warp(h->detector, w->cta->slot, w->id)->pc = w->pc;
-  return h->detector;
-}
-
-static int weak(const Watch *h, const Warp *w) {
-  return w->pc < h->n_notes && h->note[w->pc].weak;
-}
-
-static GroupList *list_of(Watch *h, const Warp *w) {
-  return &h->list[w->cta->slot * w->m->warps_per_cta + w->id];
-}
-
 /* --- CTAs ------------------------------------------------------------------------- */
 static void cta(void *state, const Cta *c) {
   Watch *h = state;
   const Machine *m = c->m;
   for (u32 w = 0; w < m->warps_per_cta; w++)
     h->list[c->slot * m->warps_per_cta + w].n = 0;
+  if (h->written) written_clear(h->written, c->slot);
   detector_cta(h->detector, c->slot, m->block[0] * m->block[1] * m->block[2], c->linear);
-}
-
-/* PTX ISA, cp.async.bulk.wait_group: only the thread that issued a bulk store can know
- * that its source has been read; what it did not wait for may read after the CTA. */
-static void finished(void *state, const Cta *c) {
-  Watch *h = state;
-  for (u32 w = 0; w < c->m->warps_per_cta; w++) {
-    const GroupList *list = &h->list[c->slot * c->m->warps_per_cta + w];
-    for (u32 k = 0; k < list->n; k++)
-      if (list->at[k].kind == ASYNC_BULK_STORE)
-        detector_unread(h->detector, list->at[k].agent, list->at[k].pc, c->slot, w);
-  }
 }
 
 static void leave(void *state, const Warp *w, u32 lanes) {
@@ -108,6 +78,8 @@ static void shared(Watch *h, const Warp *w, const Insn *i, u32 m, const u64 *add
     group &= left;
     if (group && rank < mach->cluster_size) {
       u32 slot = w->cta->first_slot + rank, flags = flags_of(access, n);
+      if (h->written)
+        written_lanes(h->written, w, pc_of(mach, i), group, slot, offset, size, access);
       u32 same = flags == ENTRY_WRITE ? unchanged(w, group, slot, offset, size) : 0;
       Detector *d = told(h, w);
       if (group & ~same)
@@ -151,10 +123,6 @@ static void lanes(void *state, const Warp *w, const Insn *i, u32 m, u32 space,
 }
 
 /* --- engines ------------------------------------------------------------------------ */
-static int grouped(u32 kind) {
-  return kind == ASYNC_CP || kind == ASYNC_BULK_STORE || kind == ASYNC_BULK_WRITE;
-}
-
 /* PTX ISA, Proxies: cp.async, st.async and red.async are of the generic proxy. */
 static u32 proxy_of(const Async *op) {
   return op->kind == ASYNC_CP || op->kind == ASYNC_CP_ARRIVE || op->kind == ASYNC_OTHER
@@ -192,20 +160,7 @@ static void issue(void *state, Async *op, const Async *parent) {
     op->agent = detector_commit(d, slot, w->id, op->lane);
   else op->agent = detector_issue(d, slot, w->id, of);
   if (op->kind == ASYNC_BULK_STORE) detector_task(d, op->agent, task_of(op));
-  if (!grouped(op->kind)) return;
-  GroupList *list = list_of(h, w);
-  if (list->n == list->capacity) {
-    u32 n = list->capacity ? 2 * list->capacity : 16;
-    Grouped *more = realloc(list->at, n * sizeof *more);
-    if (!more) {
-      h->detector->lost++;
-      return;
-    }
-    list->at = more;
-    list->capacity = n;
-  }
-  list->at[list->n++] = (Grouped){op->agent, op->kind, op->group, of,
-                                   pc_of(op->cta->m, op->insn), op->seq};
+  if (watch_grouped(op->kind)) watch_group(h, op, of);
 }
 
 static void engine(void *state, const Async *op, u32 space, u64 addr, u64 size,
@@ -219,9 +174,10 @@ static void engine(void *state, const Async *op, u32 space, u64 addr, u64 size,
     detector_engine_global(h->detector, op->agent, pc, addr, size, flags);
   } else {
     u32 at = (u32)addr & 0xffffffu, rank = (u32)addr >> 24;
-    if (at >= SMEM_BASE && rank < op->cta->m->cluster_size)
-      detector_engine_shared(h->detector, op->agent, pc, op->cta->first_slot + rank,
-                             at - SMEM_BASE, size, flags);
+    u32 slot = op->cta->first_slot + rank;
+    if (at < SMEM_BASE || rank >= op->cta->m->cluster_size) return;
+    detector_engine_shared(h->detector, op->agent, pc, slot, at - SMEM_BASE, size, flags);
+    if (h->written) written_engine(h->written, op, pc, slot, at - SMEM_BASE, size, access);
   }
 }
 
@@ -229,9 +185,10 @@ static void engine_chunks(void *state, const Async *op, const u32 *addr, u32 n) 
   Watch *h = state;
   u32 rank = addr[0] >> 24, offset[2 * TC_ROWS];
   if (rank >= op->cta->m->cluster_size) return;
+  u32 slot = op->cta->first_slot + rank, pc = pc_of(op->cta->m, op->insn);
   for (u32 k = 0; k < n; k++) offset[k] = (addr[k] & 0xffffffu) - SMEM_BASE;
-  detector_engine_chunks(h->detector, op->agent, pc_of(op->cta->m, op->insn),
-                         op->cta->first_slot + rank, offset, n, proxy_of(op));
+  detector_engine_chunks(h->detector, op->agent, pc, slot, offset, n, proxy_of(op));
+  if (h->written) written_chunks(h->written, op, pc, slot, offset, n);
 }
 
 static void engine_tensor(void *state, const Async *op, const Cta *c, u32 lane, u32 n,
@@ -273,31 +230,7 @@ static void tensor_wait(void *state, const Warp *w, u32 access) {
 
 static void landed(void *state, const Async *op) {
   Watch *h = state;
-  if (!grouped(op->kind)) detector_drop(h->detector, op->agent);
-}
-
-static void groups(void *state, const Warp *w, const Insn *i, u32 m, u32 kind,
-                   const u32 *end, u32 reads) {
-  (void)i;
-  Watch *h = state;
-  GroupList *list = list_of(h, w);
-  u32 kept = 0;
-  for (u32 k = 0; k < list->n; k++) {
-    Grouped *g = &list->at[k];
-    int of_kind = kind == ASYNC_CP ? g->kind == ASYNC_CP
-                                   : g->kind == ASYNC_BULK_STORE ||
-                                         (g->kind == ASYNC_BULK_WRITE && !reads);
-    u32 over = 0;
-    for (u32 left = of_kind ? g->lanes & m : 0; left; left &= left - 1) {
-      u32 l = (u32)__builtin_ctz(left);
-      over |= (u32)(g->group < end[l]) << l;
-    }
-    if (over && !weak(h, w)) detector_complete(told(h, w), g->agent, w->cta->slot, w->id, over);
-    g->lanes &= ~over;
-    if (g->lanes) list->at[kept++] = *g;
-    else detector_drop(h->detector, g->agent);
-  }
-  list->n = kept;
+  if (!watch_grouped(op->kind)) detector_drop(h->detector, op->agent);
 }
 
 /* --- barriers ----------------------------------------------------------------------- */
@@ -312,6 +245,7 @@ static void mbarrier(void *state, const Warp *w, const Insn *i, u32 m, u32 addr,
   switch (op) {
     case MBAR_INIT:
       detector_mbar_init(d, slot, w->id, pc, (u32)__builtin_ctz(m), memory, at);
+      if (h->written && at >= SMEM_BASE) written_set(h->written, memory, at - SMEM_BASE, 8);
       break;
     case MBAR_ARRIVE:
     case MBAR_DROP:
@@ -334,13 +268,8 @@ static void mbarrier_engine(void *state, const Async *op, u32 addr, u32 what) {
   if (rank >= m->cluster_size || what == MBAR_PEND) return;
   u32 memory = op->cta->first_slot + rank, at = addr & 0xffffffu;
   if (pc < h->n_notes && h->note[pc].weak) return; /* a commit or cp.async arrive */
-  if (what == MBAR_ARRIVE && op->kind == ASYNC_CP_ARRIVE) {
-    GroupList *list = list_of(h, op->warp);
-    for (u32 k = 0; k < list->n; k++)
-      if (list->at[k].kind == ASYNC_CP && list->at[k].seq < op->seq &&
-          list->at[k].lanes >> op->lane & 1u)
-        detector_mbar_engine(h->detector, list->at[k].agent, pc, memory, at, 0);
-  }
+  if (what == MBAR_ARRIVE && op->kind == ASYNC_CP_ARRIVE)
+    watch_copies_before(h, op, pc, memory, at);
   detector_mbar_engine(h->detector, op->agent, pc, memory, at,
                        op->kind == ASYNC_TC_COMMIT);
 }
@@ -461,18 +390,20 @@ void race_watch_free(Watch *h) {
   u32 n = h->detector ? h->detector->n_slots * h->detector->warps : 0;
   for (u32 k = 0; h->list && k < n; k++) free(h->list[k].at);
   free(h->list);
+  written_free(h->written);
   detector_free(h->detector);
   free(h);
 }
 
 Watch *race_watch_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 profile,
-                      u32 tensor_memory, const Note *notes, u32 n_notes) {
+                      u32 tensor_memory, u32 unwritten, const Note *notes, u32 n_notes) {
   Watch *h = calloc(1, sizeof *h);
   if (!h) return NULL;
   h->detector = detector_new(slots, cluster, warps, smem_bytes, profile,
                              tensor_memory);
   h->list = calloc((u64)slots * warps, sizeof *h->list);
-  if (!h->detector || !h->list) {
+  if (unwritten && smem_bytes) h->written = written_new(slots, smem_bytes);
+  if (!h->detector || !h->list || (unwritten && smem_bytes && !h->written)) {
     race_watch_free(h);
     return NULL;
   }
@@ -481,7 +412,7 @@ Watch *race_watch_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pro
   h->observer = (Observer){
       .state = h,
       .cta = cta,
-      .over = finished,
+      .over = watch_finished,
       .exit = leave,
       .lanes = lanes,
       .issue = issue,
@@ -493,7 +424,7 @@ Watch *race_watch_new(u32 slots, u32 cluster, u32 warps, u32 smem_bytes, u32 pro
       .tensor_used = tensor_used,
       .tensor_own = tensor_own,
       .landed = landed,
-      .groups = groups,
+      .groups = watch_groups,
       .mbarrier = mbarrier,
       .mbarrier_engine = mbarrier_engine,
       .mbarrier_phase = mbarrier_phase,
@@ -517,3 +448,5 @@ void race_depend(Watch *h) { h->detector->grids.dependent = 1; }
 void race_keep_digest(Watch *h) { h->detector->keep_digest = 1; }
 const Observer *race_observer(const Watch *h) { return &h->observer; }
 const Detector *race_detector(const Watch *h) { return h->detector; }
+/* NULL: nobody looks for reads of what nothing wrote. */
+const Written *race_written(const Watch *h) { return h->written; }

@@ -5,6 +5,7 @@
 #include "events.h"
 #include "mbarrier.h"
 #include "observer.h"
+#include "unwritten.h"
 
 enum Sem { SEM_WEAK = 0, SEM_RELAXED, SEM_ACQUIRE, SEM_RELEASE, SEM_ACQ_REL };
 enum FenceKind { FENCE_NONE = 0, FENCE_MEMORY, FENCE_ASYNC, FENCE_ASYNC_SHARED, FENCE_ASYNC_GLOBAL,
@@ -34,6 +35,34 @@ typedef struct Watch {
   const Note *note;
   u32 n_notes;
   GroupList *list; /* of every warp of every slot */
+  Written *written; /* bytes of shared memory, or NULL */
 } Watch;
+
+static inline Note note_of(const Watch *h, const Warp *w, const Insn *i) {
+  u32 pc = pc_of(w->m, i);
+  return pc < h->n_notes ? h->note[pc] : (Note){0};
+}
+
+/* The detector of a launch, told which instruction of the warp is at work. */
+static inline Detector *told(Watch *h, const Warp *w) {
+  detector_warp(h->detector, w->cta->slot, w->id)->pc = w->pc;
+  return h->detector;
+}
+
+static inline int weak(const Watch *h, const Warp *w) {
+  return w->pc < h->n_notes && h->note[w->pc].weak;
+}
+
+/* --- watch_groups.c ---------------------------------------------------------------- */
+/* Whether an operation of this kind is waited for by its group, and keep one that is,
+ * issued by `lanes`. */
+int watch_grouped(u32 kind);
+void watch_group(Watch *h, const Async *op, u32 lanes);
+/* An arrival of cp.async at an mbarrier tracks the copies of its thread before it. */
+void watch_copies_before(Watch *h, const Async *op, u32 pc, u32 memory, u32 at);
+/* `over` and `groups` of the observer. */
+void watch_finished(void *state, const Cta *c);
+void watch_groups(void *state, const Warp *w, const Insn *i, u32 m, u32 kind, const u32 *end,
+                  u32 reads);
 
 #endif
