@@ -52,7 +52,12 @@ def outcome_of(twin, *, sound, seed, profile):
     return run_launch(
         launch_of(twin, sound=sound),
         memory()[0],
-        Options(seed=seed, budget=BUDGET, tensor_memory_check=False),
+        Options(
+            seed=seed,
+            budget=BUDGET,
+            tensor_memory_check=False,
+            shared_memory_check=False,
+        ),
         profile=profile,
     )
 
@@ -105,7 +110,9 @@ def test_a_fence_that_orders_nothing_is_no_fence(name):
         watch_launch(
             launch,
             memory()[0],
-            Options(budget=BUDGET, tensor_memory_check=False),
+            Options(
+                budget=BUDGET, tensor_memory_check=False, shared_memory_check=False
+            ),
             profile=profile,
             weak=weak,
         ).outcome
