@@ -1,5 +1,7 @@
 """Reads of on-chip memory that nothing wrote: whether the value reaches an output."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from device_case import launch_of, run, text_of
@@ -110,3 +112,108 @@ def test_a_launch_of_a_program_is_graded_too(middle, found):
     (outcome,) = launches.outcomes
     assert outcome.finished
     assert (len(outcome.findings), len(outcome.harmless)) == (found, 1 - found)
+
+
+SHARED = """.shared .align 16 .b32 row[128];
+.reg .b32 %at, %own, %v<2>;
+.reg .pred %none;"""
+PLACE = """mov.u32 %at, row;
+mad.lo.u32 %own, %r0, 4, %at;
+mul.wide.u32 %rd1, %r0, 4;
+add.u64 %rd1, %rd1, %rd0;
+"""
+FILL = "st.shared.b32 [%own], 5;\nbar.sync 0;\n"
+PEEK = "ld.shared.b32 %v0, [%own+4];\n"
+KEEP = "setp.eq.u32 %none, %r0, 31;\nselp.b32 %v0, 0, %v0, %none;\n"
+
+
+def shared_outcome(body, profile="practice", grid=(1, 1, 1), **how):
+    table = AllocationTable()
+    buffer = table.allocate(256, "o")
+    launch = replace(
+        launch_of(text_of(PLACE + body, declare=SHARED), buffer.va), grid=grid
+    )
+    with InOrder(table=table, profile=profile) as order:
+        (outcome,) = order.run(launch, Options(budget=100_000, **how))
+    assert outcome.finished
+    return outcome, buffer.data.copy().view(np.uint32)
+
+
+@pytest.mark.parametrize("fill", [0, 0xFFFF_FFFF, 0x3F80_3F80])
+def test_a_word_that_nothing_wrote_is_told_with_its_lane(fill):
+    outcome, left = shared_outcome(FILL + PEEK + OUT, smem_fill=fill)
+    (found,) = outcome.findings
+    assert (found.kind, found.rule.id) == ("uninit-read", "smem.init")
+    assert found.sites[0].agent == "cta 0 warp 0 lane 31"
+    assert "byte 128 of row" in found.message
+    assert "other contents change 4 bytes of o" in found.message
+    assert found.extra["fault"] == "smem-uninit"
+    assert (left[:31] == 5).all()
+    assert left[31] == fill
+
+
+def test_a_word_that_a_select_replaces_is_harmless():
+    outcome, _ = shared_outcome(FILL + PEEK + KEEP + OUT)
+    assert outcome.findings == ()
+    (read,) = outcome.harmless
+    assert read.rule.id == "smem.init"
+    assert "no result depends on what ld.shared.b32" in scratch.told(outcome.harmless)
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({}, 1),
+        ({"profile": None}, 0),
+        ({"shared_memory_check": False}, 0),
+    ],
+)
+def test_who_looks_for_races_looks_for_them(how, told):
+    outcome, _ = shared_outcome(FILL + PEEK + OUT, **how)
+    assert len(outcome.findings) + len(outcome.harmless) == told
+
+
+def test_what_another_cta_left_in_its_place_was_not_written():
+    first = "mov.u32 %v1, %ctaid.x;\nsetp.ne.u32 %none, %v1, 0;\n"
+    first += "mad.wide.u32 %rd1, %v1, 128, %rd1;\n"
+    body = first + "@!%none st.shared.b32 [%own], 5;\nld.shared.b32 %v0, [%own];\n"
+    one, _ = shared_outcome(body + OUT, sms=1)
+    assert one.findings == ()
+    two, _ = shared_outcome(body + OUT, grid=(2, 1, 1), sms=1)
+    (found,) = two.findings
+    assert found.sites[0].agent.startswith("cta 1 ")
+    assert found.count == 32
+
+
+def test_an_mbarrier_is_written_by_its_initialisation():
+    ask = "ld.shared.b32 %v0, [%at + 4];\n" + OUT
+    made = "setp.ne.u32 %none, %r0, 0;\n@!%none mbarrier.init.shared.b64 [%at], 1;\n"
+    outcome, _ = shared_outcome(made + "bar.sync 0;\n" + ask)
+    assert outcome.findings == outcome.harmless == ()
+    (found,) = shared_outcome(ask)[0].findings
+    assert found.rule.id == "smem.init"
+
+
+def test_a_read_that_races_with_the_write_is_told_as_the_race():
+    copy = "cp.async.ca.shared.global [%own], [%rd1], 4;\n"
+    late = copy + "ld.shared.b32 %v0, [%own];\n" + OUT + "cp.async.wait_all;\n"
+    outcomes = [shared_outcome(late, seed=seed)[0] for seed in range(1, 9)]
+    for outcome in outcomes:
+        assert {f.kind for f in outcome.findings} >= {"smem-race"}
+        assert "uninit-read" not in {f.kind for f in outcome.findings}
+        assert outcome.harmless == ()
+
+
+def test_a_shared_read_in_a_launch_of_a_program_is_graded_too():
+    runtime = Runtime(landing=Landing.parse("round-robin"))
+    block = runtime.malloc(256, stream=runtime.stream(0))
+    launches = StreamLaunches(
+        runtime=runtime, options=lambda: Options(budget=100_000), profile="practice"
+    )
+    for middle in ("", KEEP):
+        body = PLACE + FILL + PEEK + middle + OUT
+        launches(launch_of(text_of(body, declare=SHARED), block.address))
+    runtime.drain()
+    reached, kept = launches.outcomes
+    assert [f.rule.id for f in reached.findings] == ["smem.init"]
+    assert (kept.findings, len(kept.harmless)) == ((), 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from sidestream.scenarios.litmus import (
     bulk_copy,
     cluster,
+    contents,
     dependent_grid,
     global_memory,
     launch_control,
@@ -47,6 +48,7 @@ _FILES = (
     tensor_allocation,
     launch_control,
     protocols,
+    contents,
 )
 
 TWINS: dict[str, Twin] = {

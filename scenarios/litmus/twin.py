@@ -47,6 +47,8 @@ class Twin:
         tensor: Columns of tensor memory that every CTA allocates, 0 for none.
         pair: Tensor memory belongs to CTA pairs (`.cta_group::2`).
         finishes: Whether the broken kernel runs to its end.
+        contents: Whether reads of on-chip memory that nothing wrote are looked for:
+            most kernels here are about order and care for no value.
         setup: Statements of every warp before its own, after the barriers are known.
         also: Other rules that the broken kernel breaks.
     """
@@ -67,6 +69,7 @@ class Twin:
     tensor: int = 0
     pair: bool = False
     finishes: bool = True
+    contents: bool = False
     setup: str = ""
     also: tuple[str, ...] = ()
 

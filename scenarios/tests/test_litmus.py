@@ -55,8 +55,8 @@ def outcome_of(twin, *, sound, seed, profile):
         Options(
             seed=seed,
             budget=BUDGET,
-            tensor_memory_check=False,
-            shared_memory_check=False,
+            tensor_memory_check=twin.contents,
+            shared_memory_check=twin.contents,
         ),
         profile=profile,
     )
