@@ -20,7 +20,7 @@ from sidestream.scenarios.litmus.statements import (
 )
 from sidestream.scenarios.litmus.twin import Twin, fault
 
-_TITLE = "State Spaces: Shared State Space"
+_TITLE = "Shared State Space"
 _JOIN = "barrier.cluster.arrive;\nbarrier.cluster.wait;\n"
 _OUT = "st.global.b32 [%gl], %r1;\n"
 _LOAD = "ld.shared.b32"
@@ -78,7 +78,7 @@ def _twin(
     """One warp, or with `peer` one of each of two CTAs, whose values go out."""
     return Twin(
         name=name,
-        rule="contents",
+        rule="U1",
         title=_TITLE,
         warps=(warp,),
         peers=(peer,) if peer else (),
