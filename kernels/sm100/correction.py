@@ -132,13 +132,20 @@ def stage_output(
     factor: Float32,
     visits: Int32,
 ) -> None:
-    """Normalise the thread's row of O into the output tile; zeros without tiles."""
+    """Normalise the thread's row of O into the output tile; zeros without tiles.
+
+    A register that a load gives may be used without a wait (PTX ISA, "Register
+    dependencies, same thread"). The wait is for the next unit's write of O, and one
+    behind the last load is enough for all.
+    """
     values = cute.make_rmem_tensor(LOAD, Float32)
-    for part in cutlass.range_constexpr(config.width // LOAD):
+    parts = config.width // LOAD
+    for part in cutlass.range_constexpr(parts):
         values.fill(0.0)
         if visits > 0:
             tmem.load_row(base, Int32(column + part * LOAD), thread, LOAD, values)
-            tmem.wait_loads()
+            if cutlass.const_expr(part == parts - 1):
+                tmem.wait_loads()
             for j in cutlass.range_constexpr(0, LOAD, 2):
                 values[j], values[j + 1] = cute.arch.mul_packed_f32x2(
                     (values[j], values[j + 1]), (factor, factor)

@@ -56,7 +56,7 @@ def load_row(
 ) -> None:
     """Issue the load of `columns` float32 cells of the thread's row into `values`.
 
-    Complete only after `tcgen05.wait::ld`.
+    `values` may be used at once; the cells may be written after `tcgen05.wait::ld`.
     """
     cells = region(base, column, columns)
     atom = cute.make_copy_atom(tcgen05.Ld32x32bOp(tcgen05.Repetition(columns)), Float32)

@@ -50,7 +50,8 @@ def test_a_mutant_of_each_class_is_caught(verdicts, kind):
 
 
 @pytest.mark.parametrize(
-    "operation", ["barrier.cluster", "fence.proxy", "tcgen05.wait::st"]
+    "operation",
+    ["barrier.cluster", "fence.proxy", "tcgen05.wait::ld", "tcgen05.wait::st"],
 )
 def test_all_of_these_are_caught(verdicts, operation):
     rows = [row for rows in verdicts.values() for row in rows]
