@@ -82,7 +82,8 @@ class BackwardStreams:
             used = [caller]
             self._thread.passes.append(used)
             try:
-                return run(*args, **kwargs)
+                with self._world.seen():
+                    return run(*args, **kwargs)
             finally:
                 self._thread.passes.pop()
                 for other in used:

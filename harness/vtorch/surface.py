@@ -125,6 +125,7 @@ def _device(world: World) -> Iterator[Change]:
         "use_mem_pool",
         "MemPool",
         "memory_snapshot",
+        "memory_summary",
         "change_current_allocator",
     ):
         yield cuda, name, unsupported(f"torch.cuda.{name}")
@@ -233,23 +234,19 @@ def _memory(world: World) -> Iterator[Change]:
     def stats(device: object = None) -> dict[str, Any]:
         seen = world.storages.statistics(world.device_index(device))
 
-        def counts(current: int, peak: int, allocated: int, freed: int) -> Any:
-            both = {
-                "current": current,
-                "peak": peak,
-                "allocated": allocated,
-                "freed": freed,
-            }
-            return {"all": both}
+        def known(**counts: int) -> dict[str, Any]:
+            return {"all": counts}
 
+        # What is not counted is left out: a program that asks for it is told so.
         live = seen.allocations - seen.frees
         return {
-            "allocated_bytes": counts(seen.allocated, seen.allocated_peak, 0, 0),
-            "requested_bytes": counts(seen.requested, seen.requested, 0, 0),
-            "reserved_bytes": counts(seen.reserved, seen.reserved_peak, 0, 0),
-            "active_bytes": counts(seen.allocated, seen.allocated_peak, 0, 0),
-            "allocation": counts(live, live, seen.allocations, seen.frees),
-            "segment": counts(seen.segments, seen.segments, 0, 0),
+            "allocated_bytes": known(current=seen.allocated, peak=seen.allocated_peak),
+            "requested_bytes": known(current=seen.requested),
+            "reserved_bytes": known(current=seen.reserved, peak=seen.reserved_peak),
+            "allocation": known(
+                current=live, allocated=seen.allocations, freed=seen.frees
+            ),
+            "segment": known(current=seen.segments),
             "num_alloc_retries": seen.retries,
             "num_ooms": seen.out_of_memory,
         }

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+)
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sidestream.harness.runtime import Landing, Runtime
@@ -62,6 +68,7 @@ class VirtualTorch:
         self._activation = activation
         self._operators = Operators(self.world)
         self._calls = Calls(self.world)
+        self.world.seen = self._calls_seen
         self._stack: ExitStack | None = None
 
     def __enter__(self) -> Self:
@@ -117,6 +124,12 @@ class VirtualTorch:
         """Let the calling thread's calls of torch reach the device."""
         with _OperatorMode(self._operators), CallMode(self._calls):
             yield
+
+    def _calls_seen(self) -> AbstractContextManager[object]:
+        """See calls inside, also where torch hides the mode: within `backward`."""
+        if any(isinstance(m, CallMode) for m in _get_current_function_mode_stack()):
+            return nullcontext()
+        return CallMode(self._calls)
 
     def _starter(
         self, start: Callable[[threading.Thread], None]

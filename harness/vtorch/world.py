@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,6 +57,8 @@ class World:
         """Whether another stream than the default one was ever current."""
         self.stream_changed: Callable[[int], None] = lambda handle: None
         """Called when a thread's current stream changes, with its raw handle."""
+        self.seen: Callable[[], AbstractContextManager[object]] = nullcontext
+        """Lets the calling thread's Python calls of torch reach the device inside."""
         self.backward = BackwardStreams(self)
         self._default = runtime.stream(0)
         self._thread = _Thread()

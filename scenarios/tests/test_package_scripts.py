@@ -133,7 +133,7 @@ FEATURES = {
 
 def served(script: str, out: Path, *options: str, launches: int) -> None:
     """Run a script that compares its own values and must show nothing."""
-    installed("cudnn" if script.startswith("cudnn") else "flash_attn")
+    installed({"cud": "cudnn", "fa4": "flash_attn"}.get(script[:3], "cutlass"))
     status, report = run(script, out, options=options)
     told = [f"{f['kind']}: {f['message']}" for f in report["findings"]]
     assert (status, told, report["incomplete"]) == (0, [], [])
@@ -186,3 +186,14 @@ def test_what_needs_the_library_of_cudnn_says_so(tmp_path):
     assert status == 3
     (entry,) = report["incomplete"]
     assert "Unable to find symbol cudnn" in entry["reason"]
+
+
+def test_a_function_over_cute_kernels_is_clean(tmp_path):
+    served("cute_function", tmp_path, launches=3)
+
+
+def test_its_missing_wait_is_found(tmp_path):
+    installed("cutlass")
+    status, report = run("cute_function", tmp_path, "planted")
+    assert (status, report["incomplete"]) == (1, [])
+    assert {f["kind"] for f in report["findings"]} == {"stream-race"}
