@@ -4,7 +4,8 @@ All of a family have one declaration as far as code is concerned, declared maxim
 included, so that their launches have one text and a mutant meets each of them: several
 units a CTA, one and many tiles of keys, a pair on two heads and on two runs of rows,
 units without keys, sequences without queries, CTAs without units, rows that both edges
-of a band cut, and rows that no edge cuts.
+of a band cut, and rows that no edge cuts. None has one sequence alone, which some
+kernels compile apart.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
 
     far = {"window_left": 4500} if "window_left" in facts else {}
     return (
-        launch("one", "One query, one key.", lengths_q=(1,), lengths_kv=(1,)),
+        launch("one", "One query, one key.", lengths_q=(1, 0), lengths_kv=(1, 0)),
         launch(
             "none",
             "Queries without keys between sequences of no queries.",
@@ -49,11 +50,17 @@ def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
             lengths_kv=(0, 30, 0),
         ),
         launch(
+            "dead",
+            "Several units a CTA, none with keys: only the units' records order.",
+            lengths_q=(150,) * 12,
+            lengths_kv=(0,) * 12,
+        ),
+        launch(
             "long",
             "More tiles than a warp has lanes, so that an arrival too few a phase adds "
             "up to a warp too few.",
-            lengths_q=(200,),
-            lengths_kv=(LONGEST_KV,),
+            lengths_q=(200, 0),
+            lengths_kv=(LONGEST_KV, 0),
             values="sharp",
             **far,
         ),
@@ -90,9 +97,9 @@ def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
 def _decode(name: str, **facts: Any) -> tuple[Scenario, ...]:
     """Return launches of few rows a sequence, which some kernels compile apart."""
     lengths: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
-        "one": ((1,), (1,)),
+        "one": ((1, 0), (1, 0)),
         "none": ((2, 0, 16), (0, 30, 0)),
-        "long": ((13,), (LONGEST_KV,)),
+        "long": ((13, 0), (LONGEST_KV, 0)),
         "many": ((16, 1, 0, 5, 9, 2) * 4, (276, 1, 40, 0, 129, 64) * 4),
     }
     return tuple(

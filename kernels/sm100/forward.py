@@ -188,7 +188,8 @@ def forward(
             )
 
     # The correction warps have read the last output, which was the last product; the
-    # loaders have heard of everything that one CTA sends the other.
+    # loaders have heard of everything that one CTA sends the other. The fence is the
+    # ISA's own pattern: every access was waited for, and the barrier orders it.
     cute.arch.cluster_arrive()
     cute.arch.cluster_wait()
     if warp == facts.MATMUL_WARP:

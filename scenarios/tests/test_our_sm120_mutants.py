@@ -1,0 +1,70 @@
+"""What `sidestream mutate` says of our SM120 kernel (docs/mutation.md), decoding.
+
+Every synchronisation is taken to order nothing, over launches that reach all of them.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+from sidestream.harness.commands.mutate import launch_folders
+from sidestream.harness.dsl.chip import CHIPS
+from sidestream.harness.dsl.record import read_launch
+from sidestream.harness.exec.machine import Options
+from sidestream.harness.mutate.judge import CAUGHT, EQUIVALENT, Court
+from sidestream.harness.mutate.mutants import mutants_of
+from sidestream.harness.mutate.sites import sites_of
+from sidestream.harness.ptx.decode import decode
+from sidestream.harness.ptx.parser import parse
+
+
+@pytest.fixture(scope="module")
+def court(tmp_path_factory):
+    out = tmp_path_factory.mktemp("mutants") / "run"
+    command = [sys.executable, "-m", "sidestream.harness.cli", "record", "--no-races"]
+    command += ["--arch", "sm_120a", "--out", str(out)]
+    for launch in ("one", "none", "many"):
+        command += ["--scenario", f"mutate-decode-d128-{launch}"]
+    subprocess.run(command, check=True, capture_output=True)
+    folders = [f for f in launch_folders([out]) if "forward" in f.name]
+    launches = [read_launch(folder) for folder in folders]
+    first = launches[0]
+    assert {each.launch.ptx for each in launches} == {first.launch.ptx}
+    return Court(
+        launches=launches,
+        function=decode(parse(first.launch.ptx), first.launch.kernel),
+        options=Options(sms=4, max_smem=CHIPS[first.arch].smem_per_block),
+        profile="practice",
+    )
+
+
+def test_the_launches_reach_every_synchronisation(court):
+    assert all(court.executed(site.index) for site in sites_of(court.function))
+
+
+def test_every_order_is_needed_but_that_of_the_first_fence(court):
+    statuses = {
+        (mutant.site.instruction.op, mutant.site.index): court.judge(mutant).status
+        for mutant in mutants_of(court.function)
+        if mutant.change == "weaken"
+    }
+    left = {op: status for (op, _), status in statuses.items() if status != CAUGHT}
+    assert left == {"fence.mbarrier_init": EQUIVALENT}
+    assert len(statuses) > 30
+
+
+def test_bytes_and_counts_are_needed(court):
+    """One site of each operation; the rest is the same code unrolled."""
+    seen = set()
+    for mutant in mutants_of(court.function):
+        kind = mutant.site.instruction.op, mutant.change
+        if mutant.step and kind not in seen:
+            seen.add(kind)
+            assert court.judge(mutant).status == CAUGHT, mutant.name
+    assert {change for _, change in seen} == {
+        "count +1",
+        "count -1",
+        "bytes +16",
+        "bytes -16",
+    }
