@@ -35,7 +35,7 @@ def court(tmp_path_factory):
         launches=launches,
         function=decode(parse(first.launch.ptx), first.launch.kernel),
         options=Options(sms=4, max_smem=CHIPS[first.arch].smem_per_block),
-        profile="practice",
+        profile="isa",
     )
 
 
