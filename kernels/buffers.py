@@ -71,23 +71,23 @@ def _require_aligned(name: str, tensor: DeviceTensor, alignment: int) -> None:
 
 
 def check_tokens(
-    name: str, tensor: DeviceTensor, spec: AttentionSpec, heads: int
+    name: str, tensor: DeviceTensor, *, dtype: str, heads: int, head_dim: int
 ) -> TokenBuffer:
     """Check one of Q, K, V, O: shape, unit stride, 16-byte strides and address.
 
     Raises:
         ContractError: naming the operand and the rule it breaks.
     """
-    _require_dtype(name, tensor, spec.dtype)
-    _require_shape(name, tensor, ("tokens", heads, spec.head_dim))
+    _require_dtype(name, tensor, dtype)
+    _require_shape(name, tensor, ("tokens", heads, head_dim))
     tokens = int(tensor.shape[0])
     if tokens >= MAX_TOKENS:
         raise ContractError(f"{name} has {tokens} tokens; at most {MAX_TOKENS - 1}")
     token_stride, head_stride, unit = (int(step) for step in tensor.stride())
     # A stride over one element or none says nothing; use what a dense tensor has.
     if heads == 1:
-        head_stride = spec.head_dim
-    row = (heads - 1) * head_stride + spec.head_dim
+        head_stride = head_dim
+    row = (heads - 1) * head_stride + head_dim
     if tokens <= 1:
         token_stride = heads * head_stride
     if tokens and unit != 1:
@@ -101,7 +101,7 @@ def check_tokens(
             )
         if stride * size >= MAX_STRIDE_BYTES:
             raise ContractError(f"{name}: {label} stride is 2^40 bytes or more")
-    if head_stride < spec.head_dim or token_stride < row:
+    if head_stride < head_dim or token_stride < row:
         raise ContractError(f"{name}: rows overlap, strides {tuple(tensor.stride())}")
     _require_aligned(name, tensor, ALIGNMENT)
     return TokenBuffer(

@@ -54,6 +54,7 @@ def config_of(spec: AttentionSpec) -> KernelConfig:
     facts: dict[str, Any] = {
         "dtype": spec.dtype,
         "head_dim": spec.head_dim,
+        "head_dim_v": spec.width_v,
         "anchor": spec.diagonal if has_left or has_right else "top_left",
         "has_left": has_left,
         "has_right": has_right,
@@ -130,9 +131,9 @@ class Compiled:
         Args:
             q: (T_q, heads_q, head_dim); T_q is a capacity, rows past the live total
                 are neither used nor, in `out` and `lse`, written.
-            k: (T_kv, heads_kv, head_dim); v likewise.
-            v: as k.
-            out: as q.
+            k: (T_kv, heads_kv, head_dim).
+            v: (T_kv, heads_kv, head_dim_v).
+            out: (T_q, heads_q, head_dim_v).
             lse: float32 (T_q, heads_q) or (heads_q, >= T_q), as declared.
             lengths_q: int32 counts or prefix sums of the query side.
             lengths_kv: likewise for the key side.
@@ -155,10 +156,18 @@ class Compiled:
             sinks=sinks,
         )
         spec = self.spec
-        view_q = buffers.check_tokens("q", q, spec, spec.heads_q)
-        view_k = buffers.check_tokens("k", k, spec, spec.heads_kv)
-        view_v = buffers.check_tokens("v", v, spec, spec.heads_kv)
-        view_out = buffers.check_tokens("out", out, spec, spec.heads_q)
+        view_q = buffers.check_tokens(
+            "q", q, dtype=spec.dtype, heads=spec.heads_q, head_dim=spec.head_dim
+        )
+        view_k = buffers.check_tokens(
+            "k", k, dtype=spec.dtype, heads=spec.heads_kv, head_dim=spec.head_dim
+        )
+        view_v = buffers.check_tokens(
+            "v", v, dtype=spec.dtype, heads=spec.heads_kv, head_dim=spec.width_v
+        )
+        view_out = buffers.check_tokens(
+            "out", out, dtype=spec.dtype, heads=spec.heads_q, head_dim=spec.width_v
+        )
         if view_out.tokens != view_q.tokens:
             raise ContractError(
                 f"out has {view_out.tokens} tokens, q has {view_q.tokens}"

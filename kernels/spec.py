@@ -20,6 +20,16 @@ Arch = Literal["sm_120a", "sm_100a", "sm_90a"]
 MAX_TOKENS = 1 << 29
 """Tokens of one packed side; keeps every int32 token index and mask bound exact."""
 
+LARGEST_HEAD_DIM: dict[str, int] = {
+    "sm_120a": 128,
+    "sm_100a": 512,
+    "sm_90a": 128,
+}
+"""Of queries and keys, and of values, by target."""
+
+UNEQUAL_HEAD_DIMS = ("sm_100a",)
+"""Targets whose values may have another head dimension than queries and keys."""
+
 _MULTIPROCESSORS: dict[str, int] = {
     "sm_120a": 188,
     "sm_100a": 148,
@@ -40,7 +50,8 @@ class AttentionSpec:
         batch: sequences; fixed per plan, lengths may be 0.
         heads_q: query heads, a multiple of `heads_kv`.
         heads_kv: key/value heads.
-        head_dim: a multiple of 8, at most 128.
+        head_dim: of queries and keys; a multiple of 8, at most `LARGEST_HEAD_DIM`.
+        head_dim_v: of values and the output, `head_dim` when None.
         max_len_q: longest query sequence; chooses the tile height and the grid bound.
         max_len_kv: longest key sequence.
         causal: the mask's anchor, or "none".
@@ -61,6 +72,7 @@ class AttentionSpec:
     heads_q: int
     heads_kv: int
     head_dim: int
+    head_dim_v: int | None = None
     max_len_q: int
     max_len_kv: int
     causal: Causal = "none"
@@ -74,6 +86,11 @@ class AttentionSpec:
     scale: float | None = None
     arch: Arch = "sm_120a"
     multiprocessors: int | None = None
+
+    @property
+    def width_v(self) -> int:
+        """Head dimension of values and the output."""
+        return self.head_dim if self.head_dim_v is None else self.head_dim_v
 
     @property
     def softmax_scale(self) -> float:
@@ -116,10 +133,7 @@ def check_spec(spec: AttentionSpec) -> None:
         value = getattr(spec, name)
         if not 1 <= value < MAX_TOKENS:
             raise PlanError(f"{name} is {value}; it must be in [1, {MAX_TOKENS})")
-    if spec.head_dim % 8 or not 8 <= spec.head_dim <= 128:
-        raise PlanError(
-            f"head_dim is {spec.head_dim}; it must be a multiple of 8 in [8, 128]"
-        )
+    _check_head_dims(spec)
     if spec.heads_q % spec.heads_kv:
         raise PlanError(
             f"heads_q {spec.heads_q} is not a multiple of heads_kv {spec.heads_kv}"
@@ -136,6 +150,21 @@ def _require_choice(name: str, value: object, allowed: tuple[object, ...]) -> No
     if value not in allowed:
         names = ", ".join(str(item) for item in allowed)
         raise PlanError(f"{name} is {value!r}; it must be one of {names}")
+
+
+def _check_head_dims(spec: AttentionSpec) -> None:
+    largest = LARGEST_HEAD_DIM[spec.arch]
+    for name, value in (("head_dim", spec.head_dim), ("head_dim_v", spec.width_v)):
+        if value % 8 or not 8 <= value <= largest:
+            raise PlanError(
+                f"{name} is {value}; on {spec.arch} it must be a multiple of 8 in "
+                f"[8, {largest}]"
+            )
+    if spec.width_v != spec.head_dim and spec.arch not in UNEQUAL_HEAD_DIMS:
+        raise PlanError(
+            f"head_dim_v is {spec.width_v}; on {spec.arch} it must be head_dim, "
+            f"{spec.head_dim}"
+        )
 
 
 def _check_mask(spec: AttentionSpec) -> None:

@@ -51,7 +51,6 @@ class Sidestream:
     def supports(self, problem: Problem, arch: str) -> str | None:
         """Return why our kernels do not serve a problem, or None."""
         reasons = (
-            (problem.head_dim_v != problem.head_dim, "one head dim for Q, K, V and O"),
             (problem.is_float8, "inputs are float16 or bfloat16"),
             (problem.splits > 1, "the keys of a row are never split"),
             (problem.route != "default", f"there is no {problem.route} route"),
@@ -126,6 +125,7 @@ def _declared(problem: Problem) -> dict[str, Any]:
         "heads_q": problem.heads_q,
         "heads_kv": problem.heads_kv,
         "head_dim": problem.head_dim,
+        "head_dim_v": problem.head_dim_v,
         "max_len_q": problem.max_len_q,
         "max_len_kv": problem.max_len_kv,
         "causal": problem.causal,

@@ -24,7 +24,7 @@ DECLINED = [
     # The package's own words, from its support check.
     ("cudnn", {"dtype": "float8_e4m3fn", "head_dim": 64}, "cuDNN frontend declines"),
     ("cudnn", {"head_dim": 520}, "cuDNN frontend declines"),
-    ("sidestream", {"head_dim": 128, "head_dim_v": 64}, "one head dim"),
+    ("sidestream", {"head_dim": 520, "head_dim_v": 64}, "in [8, 512]"),
     ("sidestream", {"dtype": "float8_e4m3fn"}, "float16 or bfloat16"),
     ("sidestream", {"splits": 2}, "never split"),
     ("sidestream", {"route": "clc"}, "no clc route"),
@@ -39,6 +39,8 @@ SERVED = [
     ("cudnn", {"head_dim": 192, "head_dim_v": 128}),
     ("cudnn", {"dtype": "float8_e4m3fn", "head_dim": 128}),
     ("cudnn", {"sinks": True, "lengths_q_form": "counts"}),
+    ("sidestream", {"head_dim": 192, "head_dim_v": 128}),
+    ("sidestream", {"head_dim": 512, "sinks": True}),
 ]
 
 

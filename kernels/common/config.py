@@ -24,6 +24,7 @@ class ForwardContract:
 
     dtype: DTypeName
     head_dim: int
+    head_dim_v: int
     anchor: Anchor
     has_left: bool
     has_right: bool
@@ -35,7 +36,7 @@ class ForwardContract:
 
     @property
     def chunks(self) -> int:
-        """64-column blocks that cover the head dimension (tile width 64 or 128)."""
+        """64-column blocks that cover the head dimension of queries and keys."""
         return -(-self.head_dim // CHUNK)
 
     @property

@@ -13,9 +13,9 @@ from sidestream.kernels.common.element import element_type
 
 @cute.jit
 def token_tensor(
-    config: cutlass.Constexpr[ForwardContract],
     pointer: cute.Pointer,
     tokens: Int32,
+    head_dim: cutlass.Constexpr[int],
     heads: Int32,
     token_stride: Int64,
     head_stride: Int64,
@@ -24,7 +24,7 @@ def token_tensor(
     return cute.make_tensor(
         pointer,
         cute.make_layout(
-            (tokens, config.head_dim, heads),
+            (tokens, head_dim, heads),
             stride=(
                 cute.assume(token_stride, divby=8),
                 1,

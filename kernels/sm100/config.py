@@ -1,4 +1,10 @@
-"""Compile-time facts of one SM100 forward artifact and the sizes they imply."""
+"""Compile-time facts of one SM100 forward artifact and the sizes they imply.
+
+Every head dimension is served by the same code. What differs is how the work is cut:
+a `Shape` says how many query tiles a CTA holds, in which slices K and V pass through
+shared memory, and whether the pair of CTAs shares the columns of V. docs/kernels.md has
+the memory maps.
+"""
 
 from __future__ import annotations
 
@@ -10,35 +16,114 @@ WARP = 32
 GROUP = 128
 """Threads of a warpgroup: one per lane of tensor memory, so one per row of a tile."""
 
-SUB_TILES = 2
-"""Query tiles that a CTA works on at a time, each with softmax warps of its own."""
-
 CLUSTER = 2
-"""CTAs of a cluster. Each loads half of a K or V tile and sends it to both."""
+"""CTAs of a cluster. They work on one unit and need the same keys."""
 
-SOFTMAX_WARP = 0
-CORRECTION_WARP = 8
-MATMUL_WARP = 12
-LOADER_WARP = 13
-EPILOGUE_WARP = 14
-"""First warp of each role. Softmax and epilogue have one set per sub-tile; softmax and
-correction start at a multiple of four, because warp w reaches lanes 32*(w mod 4) of
-tensor memory (PTX ISA, "Access restrictions" of `tcgen05.ld` and `tcgen05.st`)."""
+SLOTS = 2
+"""Places for a tile of scores in tensor memory: one for each query tile of a CTA, or
+two that a single query tile uses in turn."""
 
-THREADS = 512
-
-SOFTMAX_REGISTERS = 192
-CORRECTION_REGISTERS = 88
-OTHER_REGISTERS = 40
-"""Registers a thread after `setmaxnreg`: 256*192 + 128*88 + 128*40 fill the file."""
+EPILOGUE_WARPS = 2
 
 SMEM_LIMIT = 232_448
 """Shared memory one CTA may use on compute capability 10.0 (227 KiB)."""
+
+BLOCK_BYTES = 128 * CHUNK * 2
+"""Bytes of 128 rows of one 64-column block."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How a range of head dimensions is cut.
+
+    Attributes:
+        largest: Largest head dimension of queries and keys, and of values.
+        sub_tiles: Query tiles of 128 rows that a CTA works on at a time. A single one
+            uses both places for scores, so that products run while it is weighed.
+        stage_blocks: 64-column blocks of 128 rows that a stage of the ring holds.
+        stages: Depth of the ring that slices of K and V share.
+        out_buffers: 64-column blocks of finished rows per query tile on their way out.
+        split_values: Whether both CTAs of the pair work on the same rows, each with
+            half of the columns of V and O.
+        registers: Of softmax, correction and other threads after `setmaxnreg`.
+    """
+
+    largest: tuple[int, int]
+    sub_tiles: int
+    stage_blocks: int
+    stages: int
+    out_buffers: int
+    split_values: bool
+    registers: tuple[int, int, int]
+
+
+_TWO_TILES = (192, 88, 40)
+"""256*192 + 128*88 + 128*40 fill the register file."""
+_ONE_TILE = (240, 168, 96)
+"""The three warpgroups start with 168 each."""
+
+SHAPES = (
+    Shape(
+        largest=(64, 64),
+        sub_tiles=2,
+        stage_blocks=1,
+        stages=6,
+        out_buffers=1,
+        split_values=False,
+        registers=_TWO_TILES,
+    ),
+    Shape(
+        largest=(128, 128),
+        sub_tiles=2,
+        stage_blocks=2,
+        stages=3,
+        out_buffers=2,
+        split_values=False,
+        registers=_TWO_TILES,
+    ),
+    Shape(
+        largest=(192, 128),
+        sub_tiles=2,
+        stage_blocks=1,
+        stages=6,
+        out_buffers=1,
+        split_values=False,
+        registers=_TWO_TILES,
+    ),
+    Shape(
+        largest=(256, 256),
+        sub_tiles=1,
+        stage_blocks=2,
+        stages=4,
+        out_buffers=2,
+        split_values=False,
+        registers=_ONE_TILE,
+    ),
+    Shape(
+        largest=(512, 512),
+        sub_tiles=1,
+        stage_blocks=1,
+        stages=4,
+        out_buffers=2,
+        split_values=True,
+        registers=_ONE_TILE,
+    ),
+)
+"""By size; the first one that holds both head dimensions is used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelConfig(ForwardContract):
     """What the generated code depends on; every field is a plan-time fact."""
+
+    @property
+    def shape(self) -> Shape:
+        """How the head dimensions are cut."""
+        dims = self.head_dim, self.head_dim_v
+        for shape in SHAPES:
+            if dims[0] <= shape.largest[0] and dims[1] <= shape.largest[1]:
+                return shape
+        raise ValueError(f"no shape holds the head dimensions {dims}")
 
     @property
     def ctas_per_sm(self) -> int:
@@ -56,9 +141,19 @@ class KernelConfig(ForwardContract):
         return 128
 
     @property
+    def sub_tiles(self) -> int:
+        """Query tiles that a CTA works on at a time."""
+        return self.shape.sub_tiles
+
+    @property
+    def lead(self) -> int:
+        """Tiles by which Q K^T runs ahead of P V, as many as a sub-tile has slots."""
+        return SLOTS // self.sub_tiles
+
+    @property
     def cta_rows(self) -> int:
         """Query rows of one head that a CTA works on at a time."""
-        return SUB_TILES * self.tile_m
+        return self.sub_tiles * self.tile_m
 
     @property
     def cluster(self) -> int:
@@ -68,42 +163,143 @@ class KernelConfig(ForwardContract):
     def unit_shape(self, heads_q: int, heads_kv: int) -> tuple[int, int]:
         """Query rows of a unit of the work list, and units per run of rows.
 
-        The pair shares the keys of a unit: two query heads of one group where groups
-        are even, else twice as many rows of one head.
+        The pair shares the keys of a unit: the same rows with half of the values
+        each, or two query heads of one group where groups are even, else twice as
+        many rows of one head.
         """
+        if self.split_values:
+            return self.cta_rows, heads_q
         if heads_q // heads_kv % CLUSTER == 0:
             return self.cta_rows, heads_q // CLUSTER
         return CLUSTER * self.cta_rows, heads_q
 
     @property
+    def split_values(self) -> bool:
+        """Whether each CTA of the pair has half of the columns of V and O."""
+        return self.shape.split_values
+
+    @property
+    def correction_warp(self) -> int:
+        """First correction warp; the softmax warps of every sub-tile come before.
+
+        Softmax and correction start at a multiple of four, because warp w reaches
+        lanes 32*(w mod 4) of tensor memory (PTX ISA, "Access restrictions" of
+        `tcgen05.ld` and `tcgen05.st`).
+        """
+        return self.sub_tiles * (GROUP // WARP)
+
+    @property
+    def matmul_warp(self) -> int:
+        """The warp that issues matrix products."""
+        return self.correction_warp + GROUP // WARP
+
+    @property
+    def loader_warp(self) -> int:
+        """The warp that claims units and loads."""
+        return self.matmul_warp + 1
+
+    @property
+    def epilogue_warp(self) -> int:
+        """First of the epilogue warps."""
+        return self.loader_warp + 1
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA, a warpgroup of single warps included."""
+        return (self.sub_tiles + 2) * GROUP
+
+    @property
     def width(self) -> int:
-        """Head dimension in shared and tensor memory, zero columns included."""
+        """Head dimension of Q and K in shared memory, zero columns included."""
         return self.chunks * CHUNK
 
     @property
+    def width_v(self) -> int:
+        """Columns of V and O that a CTA works on, zero columns included.
+
+        A power of two, so that a whole number of keys fills a stage.
+        """
+        own = self.head_dim_v
+        if self.split_values:
+            own = -(-own // 2)
+        width = self.stage_bytes // (2 * self.tile_n)
+        while width < own:
+            width *= 2
+        return width
+
+    @property
+    def chunks_v(self) -> int:
+        """64-column blocks of V and O that a CTA works on."""
+        return self.width_v // CHUNK
+
+    @property
+    def stage_blocks(self) -> int:
+        """64-column blocks of K in one slice."""
+        return self.shape.stage_blocks
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of one stage of the ring."""
+        return self.stage_blocks * BLOCK_BYTES
+
+    @property
     def stages(self) -> int:
-        """Depth of the ring that K and V tiles share."""
-        return 3 if self.width > CHUNK else 6
+        """Depth of the ring that slices of K and V tiles share."""
+        return self.shape.stages
+
+    @property
+    def k_slices(self) -> int:
+        """Slices of a K tile, each of all keys and some columns."""
+        return -(-self.chunks // self.stage_blocks)
+
+    def k_blocks(self, part: int) -> int:
+        """64-column blocks that slice `part` of a K tile has."""
+        return min(self.stage_blocks, self.chunks - part * self.stage_blocks)
+
+    def k_slice_steps(self, part: int) -> int:
+        """16-wide steps over the head dimension in slice `part` of a K tile."""
+        per_slice = self.stage_blocks * CHUNK // 16
+        return min(per_slice, self.k_steps - part * per_slice)
+
+    @property
+    def v_keys(self) -> int:
+        """Keys of one slice of a V tile, which has all of the CTA's columns."""
+        return self.stage_bytes // (2 * self.width_v)
+
+    @property
+    def v_slices(self) -> int:
+        """Slices of a V tile."""
+        return self.tile_n // self.v_keys
 
     @property
     def box(self) -> int:
-        """Rows of one TMA load: half a tile of Q, K or V."""
+        """Rows of one TMA load of Q, and of K: half a tile."""
         return 64
 
     @property
-    def q_bytes(self) -> int:
-        """Bytes of one sub-tile of Q, zero-filled columns included; O has as many."""
-        return self.tile_m * self.width * 2
+    def v_sharers(self) -> int:
+        """CTAs that load a slice of V together and all receive it."""
+        return 1 if self.split_values else CLUSTER
 
     @property
-    def kv_bytes(self) -> int:
-        """Bytes of one K or V tile, zero-filled columns included."""
-        return self.tile_n * self.width * 2
+    def box_v(self) -> int:
+        """Rows of one TMA load of V: a CTA's share of a slice."""
+        return self.v_keys // self.v_sharers
+
+    @property
+    def out_buffers(self) -> int:
+        """64-column blocks of finished rows per sub-tile on their way out."""
+        return self.shape.out_buffers
+
+    @property
+    def q_bytes(self) -> int:
+        """Bytes of one sub-tile of Q, zero-filled columns included."""
+        return self.chunks * BLOCK_BYTES
 
     @property
     def smem_bytes(self) -> int:
         """Upper bound of the CTA's shared memory, messages and barriers included."""
-        messages = SUB_TILES * self.tile_m * 2 * 4
-        return (
-            2 * SUB_TILES * self.q_bytes + self.stages * self.kv_bytes + messages + 512
-        )
+        messages = self.sub_tiles * self.tile_m * 2 * 4
+        out = self.sub_tiles * self.out_buffers * BLOCK_BYTES
+        ring = self.stages * self.stage_bytes
+        return self.sub_tiles * self.q_bytes + ring + out + messages + 512

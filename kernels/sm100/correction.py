@@ -5,6 +5,9 @@ a row of its warp changed its reference, multiplies what O holds. At the end of 
 it normalises O, rounds it into shared memory for the epilogue warps and stores the
 log-sum-exp.
 
+A block of 64 columns is staged at a time, in one of few buffers, so that the staging
+takes the same room whatever the head dimension.
+
 The first tile of a unit finds no O yet. The warpgroup uses that time to clear the rows
 of V past the end of the keys: their weight is 0, but they belong to the next sequence
 or to the capacity tail and may hold NaN or infinity, and 0 times those is NaN. Tiles
@@ -21,7 +24,7 @@ from sidestream.kernels.common.swizzle import UNIT, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import tensor_memory as tmem
 from sidestream.kernels.sm100 import unit as record
-from sidestream.kernels.sm100.config import GROUP, SUB_TILES, KernelConfig
+from sidestream.kernels.sm100.config import BLOCK_BYTES, GROUP, KernelConfig
 
 LOAD = 32
 """Columns of one load or store of tensor memory."""
@@ -34,16 +37,16 @@ def clear_rows(
     first: Int32,
     thread: Int32,
 ) -> None:
-    """Zero the rows of a V tile from `first` on; whole rows, so swizzled or not."""
+    """Zero the rows of a slice of V from `first` on; whole rows, so swizzled or not."""
     zeros = cute.make_rmem_tensor(4, Uint32)
     zeros.fill(0)
     per_row = CHUNK // UNIT
     rows = GROUP // per_row
-    for block in cutlass.range_constexpr(config.chunks):
-        for step in cutlass.range_constexpr(config.tile_n // rows):
+    for block in cutlass.range_constexpr(config.chunks_v):
+        for step in cutlass.range_constexpr(config.v_keys // rows):
             row = step * rows + thread // per_row
             if row >= first:
-                offset = (block * config.tile_n + row) * CHUNK
+                offset = (block * config.v_keys + row) * CHUNK
                 offset = offset + (thread % per_row) * UNIT
                 target = tile + cute.assume(offset, divby=UNIT)
                 cute.autovec_copy(
@@ -57,22 +60,24 @@ def clear_rows(
 @cute.jit
 def clear_tail(
     config: cutlass.Constexpr[KernelConfig],
-    barriers: cute.Pointer,
     smem_kv: cute.Pointer,
     count: Int32,
     first: Int32,
     thread: Int32,
 ) -> None:
-    """Clear V rows from `first` on in tile number `count` of the ring, once landed.
+    """Clear V rows from `first` on in a tile; `count` is its first slice.
 
-    The matrix instruction reads them through the async proxy, hence the fence; the
-    arrival on P_READY that follows hands them over.
+    None of its slices is given back before all are cleared. The matrix instruction
+    reads them through the async proxy, hence the fence; the arrival on P_READY that
+    follows hands them over.
     """
-    stage, parity = bar.stage_and_parity(count, config.stages)
-    cute.arch.mbarrier_wait(barriers + (bar.TILE_FULL + stage), parity)
-    elements = config.kv_bytes // 2
-    tile = smem_kv + cute.assume(stage * elements, divby=elements)
-    clear_rows(config, tile, first, thread)
+    for part in cutlass.range_constexpr(config.v_slices):
+        below = first - part * config.v_keys
+        if below < config.v_keys:
+            stage, _ = bar.stage_and_parity(count + part, config.stages)
+            elements = config.stage_bytes // 2
+            tile = smem_kv + cute.assume(stage * elements, divby=elements)
+            clear_rows(config, tile, below, thread)
     cute.arch.fence_proxy("async.shared", space="cta")
 
 
@@ -86,7 +91,7 @@ def rescale(
 ) -> None:
     """Multiply the thread's row of O by `alpha`."""
     values = cute.make_rmem_tensor(LOAD, Float32)
-    for part in cutlass.range_constexpr(config.width // LOAD):
+    for part in cutlass.range_constexpr(config.width_v // LOAD):
         start = Int32(column + part * LOAD)
         tmem.load_row(base, start, thread, LOAD, values)
         tmem.wait_loads()
@@ -125,32 +130,48 @@ def stage_row(
 @cute.jit
 def stage_output(
     config: cutlass.Constexpr[KernelConfig],
+    sub: cutlass.Constexpr[int],
+    barriers: cute.Pointer,
     base: cute.Pointer,
-    column: cutlass.Constexpr[int],
-    tile: cute.Pointer,
+    smem_out: cute.Pointer,
+    outputs: cute.Tensor,
     thread: Int32,
     factor: Float32,
     visits: Int32,
 ) -> None:
-    """Normalise the thread's row of O into the output tile; zeros without tiles.
+    """Normalise the thread's row of O and hand it to the epilogue; zeros without tiles.
+
+    `outputs` counts what each of the buffers has held.
 
     A register that a load gives may be used without a wait (PTX ISA, "Register
     dependencies, same thread"). The wait is for the next unit's write of O, and one
     behind the last load is enough for all.
     """
     values = cute.make_rmem_tensor(LOAD, Float32)
-    parts = config.width // LOAD
-    for part in cutlass.range_constexpr(parts):
-        values.fill(0.0)
-        if visits > 0:
-            tmem.load_row(base, Int32(column + part * LOAD), thread, LOAD, values)
-            if cutlass.const_expr(part == parts - 1):
-                tmem.wait_loads()
-            for j in cutlass.range_constexpr(0, LOAD, 2):
-                values[j], values[j + 1] = cute.arch.mul_packed_f32x2(
-                    (values[j], values[j + 1]), (factor, factor)
-                )
-        stage_row(config, tile, thread, part * LOAD, values)
+    end = tmem.O_COLUMN[sub] + config.width_v
+    for block in cutlass.range_constexpr(config.chunks_v):
+        buffer = sub * config.out_buffers + block % config.out_buffers
+        bar.wait_empty(barriers + (bar.DRAINED + buffer), outputs[buffer])
+        for part in cutlass.range_constexpr(CHUNK // LOAD):
+            values.fill(0.0)
+            column = tmem.O_COLUMN[sub] + block * CHUNK + part * LOAD
+            if visits > 0:
+                tmem.load_row(base, Int32(column), thread, LOAD, values)
+                if cutlass.const_expr(column + LOAD == end):
+                    tmem.wait_loads()
+                for j in cutlass.range_constexpr(0, LOAD, 2):
+                    values[j], values[j + 1] = cute.arch.mul_packed_f32x2(
+                        (values[j], values[j + 1]), (factor, factor)
+                    )
+            stage_row(
+                config,
+                smem_out + buffer * (BLOCK_BYTES // 2),
+                thread,
+                part * LOAD,
+                values,
+            )
+        cute.arch.mbarrier_arrive(barriers + (bar.STAGED + buffer))
+        outputs[buffer] = outputs[buffer] + 1
 
 
 @cute.jit
@@ -160,14 +181,20 @@ def follow_tiles(
     base: cute.Pointer,
     messages: cute.Tensor,
     counts: cute.Tensor,
+    tiles: cute.Tensor,
+    products: cute.Tensor,
     thread: Int32,
     facts: cute.Tensor,
 ) -> None:
-    """Hear of every tile of both sub-tiles and rescale O where a row asks for it."""
+    """Hear of every tile of every sub-tile and rescale O where a row asks for it.
+
+    `counts`, `tiles` and `products` are the messages, the tiles and the completions of
+    P V of a sub-tile so far.
+    """
     end = facts[record.END]
     for step in cutlass.range(end - facts[record.BEGIN], unroll=1):
         tile = end - 1 - step
-        for sub in cutlass.range_constexpr(SUB_TILES):
+        for sub in cutlass.range_constexpr(config.sub_tiles):
             first = facts[record.end_tile(sub)] - 1
             last = facts[record.first_tile(sub)]
             if tile >= last and tile <= first:
@@ -175,11 +202,19 @@ def follow_tiles(
                 alpha = messages[sub, thread, 0]
                 cute.arch.mbarrier_arrive(barriers + (bar.STATS_EMPTY + sub))
                 counts[sub] = counts[sub] + 1
+                if cutlass.const_expr(config.lead > 1):  # noqa: SIM102 - a stage each
+                    # The scores behind the message may be older than the product
+                    # before. With a slot for each sub-tile they came after it.
+                    if tile < first:
+                        bar.wait_full(barriers + (bar.O_FULL + sub), products[sub])
+                        products[sub] = products[sub] + 1
                 if tile < first and cute.arch.vote_any_sync(alpha != Float32(1.0)):
                     tmem.fence_after()
                     rescale(config, base, tmem.O_COLUMN[sub], thread, alpha)
                 tmem.fence_before()
-                cute.arch.mbarrier_arrive(barriers + (bar.P_READY + sub))
+                slot, _ = bar.slot_and_count(config, Int32(sub), tiles[sub])
+                tiles[sub] = tiles[sub] + 1
+                cute.arch.mbarrier_arrive(barriers + (bar.P_READY + slot))
 
 
 @cute.jit
@@ -195,35 +230,42 @@ def run_correction(
     sinks: cute.Pointer,
     heads_q: Int32,
     lse_head_stride: Int64,
+    rank: Int32,
 ) -> None:
     """Correct and finish units until the dead record comes."""
     thread = cute.arch.thread_idx()[0] % GROUP
     facts = cute.make_rmem_tensor(record.WORDS, Int32)
-    counts = cute.make_rmem_tensor(SUB_TILES, Int32)
-    products = cute.make_rmem_tensor(SUB_TILES, Int32)
-    outputs = cute.make_rmem_tensor(SUB_TILES, Int32)
+    counts = cute.make_rmem_tensor(config.sub_tiles, Int32)
+    tiles = cute.make_rmem_tensor(config.sub_tiles, Int32)
+    products = cute.make_rmem_tensor(config.sub_tiles, Int32)
+    outputs = cute.make_rmem_tensor(config.sub_tiles * config.out_buffers, Int32)
     counts.fill(0)
+    tiles.fill(0)
     products.fill(0)
     outputs.fill(0)
+    tails = Int32(0)
     count = Int32(0)
     turn = Int32(0)
     record.read_unit(barriers, records, turn, facts)
     while facts[record.LIVE] != 0:
         head = facts[record.HEAD]
         len_q = facts[record.LEN_Q]
-        end = facts[record.END]
-        tail = facts[record.LEN_KV] - (end - 1) * config.tile_n
-        # Only a CTA that works on the last tile holds it in place by its P_READY.
-        own_end = cutlass.max(facts[record.end_tile(0)], facts[record.end_tile(1)])
-        if end > 0 and own_end == end and tail < config.tile_n:
-            clear_tail(config, barriers, smem_kv, count + 1, tail, thread)
-        follow_tiles(config, barriers, base, messages, counts, thread, facts)
-        count = count + 2 * (end - facts[record.BEGIN])
+        steps = facts[record.END] - facts[record.BEGIN]
+        tailed, tail = record.value_tail(config, facts)
+        if tailed:
+            bar.wait_full(barriers + bar.V_LANDED, tails)
+            tails = tails + 1
+            ahead = cutlass.min(steps, Int32(config.lead)) * config.k_slices
+            clear_tail(config, smem_kv, count + ahead, tail, thread)
+        follow_tiles(
+            config, barriers, base, messages, counts, tiles, products, thread, facts
+        )
+        count = count + steps * (config.k_slices + config.v_slices)
 
         sink = -Float32.inf
         if cutlass.const_expr(config.has_sinks):
             sink = cute.make_tensor(sinks, cute.make_layout(heads_q))[head]
-        for sub in cutlass.range_constexpr(SUB_TILES):
+        for sub in cutlass.range_constexpr(config.sub_tiles):
             visits = facts[record.end_tile(sub)] - facts[record.first_tile(sub)]
             sub_row = facts[record.ROW0] + sub * config.tile_m
             row = sub_row + thread
@@ -240,20 +282,23 @@ def run_correction(
                     products[sub] = products[sub] + 1
                     tmem.fence_after()
                 factor, row_lse = finish_row(config, top, total, sink)
-                bar.wait_empty(barriers + (bar.DRAINED + sub), outputs[sub])
                 stage_output(
                     config,
+                    sub,
+                    barriers,
                     base,
-                    tmem.O_COLUMN[sub],
-                    smem_out + sub * (config.q_bytes // 2),
+                    smem_out,
+                    outputs,
                     thread,
                     factor,
                     visits,
                 )
-                cute.arch.mbarrier_arrive(barriers + (bar.STAGED + sub))
-                outputs[sub] = outputs[sub] + 1
-                if cutlass.const_expr(config.lse != "none"):  # noqa: SIM102 - a stage each
-                    if row < len_q:
+                if cutlass.const_expr(config.lse != "none"):
+                    # Rows that a pair shares are told of by one of the two.
+                    mine = row < len_q
+                    if cutlass.const_expr(config.split_values):
+                        mine = mine and rank == 0
+                    if mine:
                         store_lse(
                             config,
                             lse,

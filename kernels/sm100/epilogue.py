@@ -1,16 +1,18 @@
-"""An epilogue warp: stores the finished rows of one sub-tile to global memory.
+"""An epilogue warp: stores finished rows to global memory, 64 columns at a time.
 
-Rows at or past the sequence's end belong to another sequence, or to nobody; they are
-staged, but never stored.
+With two sub-tiles each warp has one; a single sub-tile is shared by both, which take
+its blocks in turn. Rows at or past the sequence's end belong to another sequence, or to
+nobody; they are staged, but never stored.
 """
 
 import cutlass
 from cutlass import Int32, Int64, Uint32, cute
 
+from sidestream.kernels.common.config import CHUNK
 from sidestream.kernels.common.swizzle import UNIT, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import unit as record
-from sidestream.kernels.sm100.config import WARP, KernelConfig
+from sidestream.kernels.sm100.config import BLOCK_BYTES, WARP, KernelConfig
 
 
 @cute.jit
@@ -20,53 +22,62 @@ def store_rows(
     out: cute.Pointer,
     first_token: Int64,
     live_rows: Int32,
+    column: Int32,
     token_stride: Int64,
 ) -> None:
-    """Copy the first `live_rows` staged rows, 16 bytes a lane.
+    """Copy the first `live_rows` rows of a block, 16 bytes a lane.
 
-    `out` is the head's column of token 0, `first_token` the token of row 0.
+    `out` is the head's column 0 of token 0, `first_token` the token of row 0, `column`
+    that of the block's first; columns from the head dimension on are left out.
     """
-    units = config.head_dim // UNIT
+    units = CHUNK // UNIT
     lane = cute.arch.lane_idx()
+    unit = lane % units
     vector = cute.make_rmem_tensor(4, Uint32)
-    total = live_rows * units
-    for step in cutlass.range((total + (WARP - 1)) // WARP, unroll=4):
-        index = step * WARP + lane
-        row = index // units
-        unit = index % units
-        if index < total:
-            source = unit_pointer(tile, config.tile_m, row, unit)
-            offset = (first_token + row) * token_stride + unit * UNIT
-            target = out + cute.assume(offset, divby=UNIT)
-            cute.autovec_copy(
-                cute.make_tensor(
-                    cute.recast_ptr(source, dtype=Uint32), cute.make_layout(4)
-                ),
-                vector,
-            )
-            cute.autovec_copy(
-                vector,
-                cute.make_tensor(
-                    cute.recast_ptr(target, dtype=Uint32), cute.make_layout(4)
-                ),
-            )
+    per_step = WARP // units
+    if column + unit * UNIT < config.head_dim_v:
+        for step in cutlass.range((live_rows + (per_step - 1)) // per_step, unroll=4):
+            row = step * per_step + lane // units
+            if row < live_rows:
+                source = unit_pointer(tile, config.tile_m, row, unit)
+                offset = (first_token + row) * token_stride + column + unit * UNIT
+                target = out + cute.assume(offset, divby=UNIT)
+                cute.autovec_copy(
+                    cute.make_tensor(
+                        cute.recast_ptr(source, dtype=Uint32), cute.make_layout(4)
+                    ),
+                    vector,
+                )
+                cute.autovec_copy(
+                    vector,
+                    cute.make_tensor(
+                        cute.recast_ptr(target, dtype=Uint32), cute.make_layout(4)
+                    ),
+                )
 
 
 @cute.jit
 def run_epilogue(
     config: cutlass.Constexpr[KernelConfig],
-    sub: Int32,
+    number: Int32,
     barriers: cute.Pointer,
     records: cute.Tensor,
     smem_out: cute.Pointer,
     out: cute.Pointer,
     out_token_stride: Int64,
     out_head_stride: Int64,
+    rank: Int32,
 ) -> None:
-    """Store the rows of sub-tile `sub` until the dead record comes."""
-    elements = config.q_bytes // 2
-    tile = smem_out + cute.assume(sub * elements, divby=elements)
-    count = Int32(0)
+    """Store what falls to epilogue warp `number` until the dead record comes."""
+    buffers = config.out_buffers
+    sub = number
+    if cutlass.const_expr(config.sub_tiles == 1):
+        sub = Int32(0)
+    column0 = Int32(0)
+    if cutlass.const_expr(config.split_values):
+        column0 = rank * config.width_v
+    counts = cute.make_rmem_tensor(buffers, Int32)
+    counts.fill(0)
     turn = Int32(0)
     facts = cute.make_rmem_tensor(record.WORDS, Int32)
     record.read_unit(barriers, records, turn, facts)
@@ -74,16 +85,26 @@ def run_epilogue(
         row = facts[record.ROW0] + sub * config.tile_m
         live_rows = cutlass.min(facts[record.LEN_Q] - row, Int32(config.tile_m))
         if live_rows > 0:
-            bar.wait_full(barriers + (bar.STAGED + sub), count)
-            store_rows(
-                config,
-                tile,
-                out + cute.assume(facts[record.HEAD] * out_head_stride, divby=UNIT),
-                Int64(facts[record.Q_START]) + row,
-                live_rows,
-                out_token_stride,
-            )
-            bar.arrive_warp(barriers + (bar.DRAINED + sub))
-            count = count + 1
+            for block in cutlass.range_constexpr(config.chunks_v):
+                buffer = block % buffers
+                mine = cutlass.Boolean(True)  # noqa: FBT003 - a literal of the DSL
+                if cutlass.const_expr(config.sub_tiles == 1):
+                    mine = number == buffer
+                if mine:
+                    place = sub * buffers + buffer
+                    offset = place * (BLOCK_BYTES // 2)
+                    bar.wait_full(barriers + (bar.STAGED + place), counts[buffer])
+                    store_rows(
+                        config,
+                        smem_out + cute.assume(offset, divby=BLOCK_BYTES // 2),
+                        out
+                        + cute.assume(facts[record.HEAD] * out_head_stride, divby=UNIT),
+                        Int64(facts[record.Q_START]) + row,
+                        live_rows,
+                        column0 + block * CHUNK,
+                        out_token_stride,
+                    )
+                    bar.arrive_warp(barriers + (bar.DRAINED + place))
+                    counts[buffer] = counts[buffer] + 1
         turn = turn + 1
         record.read_unit(barriers, records, turn, facts)

@@ -1,14 +1,15 @@
 """The SM100 varlen attention forward kernel.
 
-A persistent grid of pairs of CTAs, each of 16 warps with one role. Units come from the
-work list in the workspace; a CTA works on two query tiles of one head, its neighbour in
-the cluster on two others that need the same keys.
+A persistent grid of pairs of CTAs, each of warps with one role. Units come from the
+work list in the workspace; a CTA works on one or two query tiles of one head, its
+neighbour in the cluster on others that need the same keys, or on other columns of V.
 
-    warps 0-3, 4-7   softmax of sub-tile 0 and 1
-    warps 8-11       correction
-    warp 12          matrix products; owns the tensor memory
-    warp 13          loader
-    warps 14, 15     epilogue of sub-tile 0 and 1
+    two sub-tiles    one
+    warps 0-3, 4-7   0-3     softmax, four warps a sub-tile
+    warps 8-11       4-7     correction
+    warp 12          8       matrix products; owns the tensor memory
+    warp 13          9       loader
+    warps 14, 15     10, 11  epilogue
 """
 
 import cutlass
@@ -41,7 +42,8 @@ def unswizzled(
 def forward(
     config: cutlass.Constexpr[KernelConfig],
     layout_q: cute.ComposedLayout,
-    layout_kv: cute.ComposedLayout,
+    layout_k: cute.ComposedLayout,
+    layout_v: cute.ComposedLayout,
     atom_q: cute.CopyAtom,
     tokens_q: cute.Tensor,
     atom_k: cute.CopyAtom,
@@ -71,22 +73,23 @@ def forward(
     smem_q = smem.allocate_tensor(
         dtype, layout_q.outer, byte_alignment=1024, swizzle=layout_q.inner
     )
-    smem_kv = smem.allocate_tensor(
-        dtype, layout_kv.outer, byte_alignment=1024, swizzle=layout_kv.inner
+    # Slices of K and of V share the stages of one ring.
+    smem_k = smem.allocate_tensor(
+        dtype, layout_k.outer, byte_alignment=1024, swizzle=layout_k.inner
     )
+    smem_v = cute.make_tensor(smem_k.iterator, layout_v.outer)
+    out_blocks = config.sub_tiles * config.out_buffers
     smem_out = smem.allocate_array(
-        dtype, facts.SUB_TILES * config.q_bytes // 2, byte_alignment=128
+        dtype, out_blocks * facts.BLOCK_BYTES // 2, byte_alignment=128
     )
     messages = smem.allocate_tensor(
         Float32,
         cute.make_layout(
-            (facts.SUB_TILES, config.tile_m, 2), stride=(2 * config.tile_m, 2, 1)
+            (config.sub_tiles, config.tile_m, 2), stride=(2 * config.tile_m, 2, 1)
         ),
         byte_alignment=8,
     )
-    barriers = smem.allocate_array(
-        Int64, bar.barrier_count(config.stages), byte_alignment=8
-    )
+    barriers = smem.allocate_array(Int64, bar.COUNT, byte_alignment=8)
     records = smem.allocate_tensor(
         Int32,
         cute.make_layout((bar.RECORDS, unit.WORDS), stride=(unit.WORDS, 1)),
@@ -97,7 +100,7 @@ def forward(
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     if thread == 0:
         bar.init_barriers(config, barriers)
-    if warp == facts.MATMUL_WARP:
+    if warp == config.matmul_warp:
         cute.arch.alloc_tmem(tmem.COLUMNS, tmem_address)
         cute.arch.relinquish_tmem_alloc_permit()
     # The barrier of the cluster releases and acquires, and so orders all of this for
@@ -113,8 +116,10 @@ def forward(
     tmem.fence_after()
     base = cute.arch.retrieve_tmem_ptr(Float32, 16, tmem_address)
 
-    if warp < facts.CORRECTION_WARP:
-        cute.arch.setmaxregister_increase(facts.SOFTMAX_REGISTERS)
+    rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
+    softmax_registers, correction_registers, other_registers = config.shape.registers
+    if warp < config.correction_warp:
+        cute.arch.setmaxregister_increase(softmax_registers)
         run_softmax(
             config,
             warp // 4,
@@ -126,40 +131,42 @@ def forward(
             right,
             scale_log2,
         )
-    elif warp < facts.MATMUL_WARP:
-        cute.arch.setmaxregister_decrease(facts.CORRECTION_REGISTERS)
+    elif warp < config.matmul_warp:
+        cute.arch.setmaxregister_decrease(correction_registers)
         run_correction(
             config,
             barriers,
             records,
             base,
             messages,
-            unswizzled(smem_kv, config),
+            unswizzled(smem_k, config),
             smem_out,
             lse,
             sinks,
             heads_q,
             lse_head_stride,
+            rank,
         )
     else:
-        cute.arch.setmaxregister_decrease(facts.OTHER_REGISTERS)
-        if warp == facts.MATMUL_WARP:
+        cute.arch.setmaxregister_decrease(other_registers)
+        if warp == config.matmul_warp:
             run_matmul(
                 config,
                 barriers,
                 records,
                 base,
                 smem_q.iterator,
-                smem_kv.iterator,
+                smem_k.iterator,
             )
-        elif warp == facts.LOADER_WARP:
+        elif warp == config.loader_warp:
             run_loader(
                 config,
                 barriers,
                 records,
                 claim,
                 smem_q,
-                smem_kv,
+                smem_k,
+                smem_v,
                 atom_q,
                 tokens_q,
                 atom_k,
@@ -174,17 +181,19 @@ def forward(
                 group,
                 left,
                 right,
+                rank,
             )
         else:
             run_epilogue(
                 config,
-                warp - facts.EPILOGUE_WARP,
+                warp - config.epilogue_warp,
                 barriers,
                 records,
                 smem_out,
                 out,
                 out_token_stride,
                 out_head_stride,
+                rank,
             )
 
     # The correction warps have read the last output, which was the last product; the
@@ -192,7 +201,7 @@ def forward(
     # ISA's own pattern: every access was waited for, and the barrier orders it.
     cute.arch.cluster_arrive()
     cute.arch.cluster_wait()
-    if warp == facts.MATMUL_WARP:
+    if warp == config.matmul_warp:
         tmem.fence_after()
         cute.arch.dealloc_tmem(base, tmem.COLUMNS)
 

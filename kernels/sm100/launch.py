@@ -13,12 +13,7 @@ from sidestream.kernels.common.tokens import (
     token_tensor,
 )
 from sidestream.kernels.common.worklist import PREP_THREADS, build_worklist
-from sidestream.kernels.sm100.config import (
-    CLUSTER,
-    SUB_TILES,
-    THREADS,
-    KernelConfig,
-)
+from sidestream.kernels.sm100.config import CLUSTER, KernelConfig
 from sidestream.kernels.sm100.forward import forward
 
 
@@ -60,11 +55,13 @@ def sidestream_sm100(
     token long; the work list is clamped to the true capacity and never reaches it.
     """
     group = heads_q // heads_kv
-    unit_rows = Int32(CLUSTER * config.cta_rows)
+    unit_rows = Int32(config.cta_rows)
     unit_heads = heads_q
-    if group % CLUSTER == 0:
-        unit_rows = Int32(config.cta_rows)
-        unit_heads = heads_q // CLUSTER
+    if cutlass.const_expr(not config.split_values):
+        if group % CLUSTER == 0:
+            unit_heads = heads_q // CLUSTER
+        else:
+            unit_rows = Int32(CLUSTER * config.cta_rows)
     build_worklist(
         config,
         lengths_q,
@@ -77,19 +74,28 @@ def sidestream_sm100(
         tokens_kv,
     ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
 
-    layout_q = tile_layout(config, config.box, (2, config.chunks, SUB_TILES))
-    layout_kv = tile_layout(config, config.box, (2, config.chunks, config.stages))
+    layout_q = tile_layout(config, config.box, (2, config.chunks, config.sub_tiles))
+    layout_k = tile_layout(
+        config, config.box, (CLUSTER, config.stage_blocks, config.stages)
+    )
+    layout_v = tile_layout(
+        config, config.box_v, (config.v_sharers, config.chunks_v, config.stages)
+    )
     map_kv = cutlass.max(tokens_kv, Int32(1))
-    global_q = token_tensor(config, q, tokens_q, heads_q, q_token_stride, q_head_stride)
-    global_k = token_tensor(config, k, map_kv, heads_kv, k_token_stride, k_head_stride)
-    global_v = token_tensor(config, v, map_kv, heads_kv, v_token_stride, v_head_stride)
+    dim, dim_v = config.head_dim, config.head_dim_v
+    global_q = token_tensor(q, tokens_q, dim, heads_q, q_token_stride, q_head_stride)
+    global_k = token_tensor(k, map_kv, dim, heads_kv, k_token_stride, k_head_stride)
+    global_v = token_tensor(v, map_kv, dim_v, heads_kv, v_token_stride, v_head_stride)
     atom_q, tma_q = tma_load(global_q, layout_q, config.box)
-    atom_k, tma_k = tma_load(global_k, layout_kv, config.box, multicast=True)
-    atom_v, tma_v = tma_load(global_v, layout_kv, config.box, multicast=True)
+    atom_k, tma_k = tma_load(global_k, layout_k, config.box, multicast=True)
+    atom_v, tma_v = tma_load(
+        global_v, layout_v, config.box_v, multicast=config.v_sharers > 1
+    )
     forward(
         config,
         layout_q,
-        layout_kv,
+        layout_k,
+        layout_v,
         atom_q,
         tma_q,
         atom_k,
@@ -113,7 +119,7 @@ def sidestream_sm100(
         lse_head_stride,
     ).launch(
         grid=(ctas, 1, 1),
-        block=(THREADS, 1, 1),
+        block=(config.threads, 1, 1),
         cluster=(CLUSTER, 1, 1),
         # Without it the assembler cannot tell the registers at entry, and ignores
         # `setmaxnreg`.

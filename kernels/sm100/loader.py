@@ -1,9 +1,13 @@
 """The loader warp: claims units, publishes their record, feeds Q, K and V by TMA.
 
 Both CTAs of the pair work on the same unit. The loader of rank 0 claims it and sends
-its number to rank 1. Each loads its own Q and half of every K and V tile, which it
-sends to both CTAs; so each needs only half the bytes that it works on. Halves that
-hold nothing of the sequence are left out.
+its number to rank 1. Each loads its own Q and half of every slice of K and V, which it
+sends to both CTAs; so each needs only half the bytes that it works on. Where the pair
+splits the columns of V, each loads its own. Halves that hold nothing of the sequence
+are left out.
+
+Slices come in the order in which the matrix warp uses them: K of `lead` tiles, then V
+of the first, and so on.
 """
 
 import cutlass
@@ -14,7 +18,7 @@ from sidestream.kernels.common import worklist
 from sidestream.kernels.common.tokens import tma_views
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import unit as record
-from sidestream.kernels.sm100.config import CLUSTER, SUB_TILES, KernelConfig
+from sidestream.kernels.sm100.config import BLOCK_BYTES, CLUSTER, KernelConfig
 
 BOTH = (1 << CLUSTER) - 1
 """Multicast mask of the pair."""
@@ -52,7 +56,18 @@ def claim_for_pair(
 
 
 @cute.jit
-def load_tile(
+def claim_stage(
+    config: cutlass.Constexpr[KernelConfig], barriers: cute.Pointer, count: Int32
+) -> tuple[Int32, cute.Pointer]:
+    """Stage of slice `count`, free in both CTAs, and the barrier that hears of it."""
+    stages = config.stages
+    stage, parity = bar.stage_and_parity(count, stages)
+    bar.wait_pair(barriers + (bar.TILE_EMPTY + stage), parity ^ 1)
+    return stage, barriers + (bar.TILE_FULL + stage)
+
+
+@cute.jit
+def load_keys(
     config: cutlass.Constexpr[KernelConfig],
     atom: cute.CopyAtom,
     shared: cute.Tensor,
@@ -63,30 +78,76 @@ def load_tile(
     rank: Int32,
     barriers: cute.Pointer,
 ) -> None:
-    """Load this CTA's half of a K or V tile as number `count` of the ring, for both.
+    """Load this CTA's half of a K tile, for both; `count` is its first slice.
 
-    The stage must be free in both CTAs; the barrier hears of the other's half too. A
-    half without any of the `keys` that are left is not loaded: its scores are masked
-    and its values cleared, whatever lies there.
+    The barriers hear of the other's half too. A half without any of the `keys` that
+    are left is not loaded: its scores are masked, whatever lies there.
     """
-    stages = config.stages
-    stage, parity = bar.stage_and_parity(count, stages)
-    full = barriers + (bar.TILE_FULL + stage)
-    bar.wait_pair(barriers + (bar.tile_empty(stages) + stage), parity ^ 1)
-    expected = Int32(config.kv_bytes)
-    if keys <= config.box:
-        expected = Int32(config.kv_bytes // 2)
-    with cute.arch.elect_one():
-        bar.expect_bytes(full, expected)
-    if keys > rank * config.box:
-        for block in cutlass.range_constexpr(config.chunks):
-            cute.copy(
-                atom,
-                tokens[None, 2 * tile + rank, block],
-                shared[None, rank, block, stage],
-                tma_bar_ptr=full,
-                mcast_mask=Int16(BOTH),
-            )
+    for part in cutlass.range_constexpr(config.k_slices):
+        blocks = config.k_blocks(part)
+        stage, full = claim_stage(config, barriers, count + part)
+        expected = Int32(blocks * BLOCK_BYTES)
+        if keys <= config.box:
+            expected = Int32(blocks * BLOCK_BYTES // CLUSTER)
+        with cute.arch.elect_one():
+            bar.expect_bytes(full, expected)
+        if keys > rank * config.box:
+            for block in cutlass.range_constexpr(blocks):
+                cute.copy(
+                    atom,
+                    tokens[
+                        None, CLUSTER * tile + rank, part * config.stage_blocks + block
+                    ],
+                    shared[None, rank, block, stage],
+                    tma_bar_ptr=full,
+                    mcast_mask=Int16(BOTH),
+                )
+
+
+@cute.jit
+def load_values(
+    config: cutlass.Constexpr[KernelConfig],
+    atom: cute.CopyAtom,
+    shared: cute.Tensor,
+    tokens: cute.Tensor,
+    tile: Int32,
+    keys: Int32,
+    count: Int32,
+    rank: Int32,
+    barriers: cute.Pointer,
+) -> None:
+    """Load this CTA's share of a V tile; `count` is its first slice.
+
+    As `load_keys`: what is not loaded is cleared before it is used. Where the pair
+    splits the columns, the share is every row of the CTA's own.
+    """
+    box = config.box_v
+    share, column = rank, Int32(0)
+    if cutlass.const_expr(config.split_values):
+        share, column = Int32(0), rank * config.chunks_v
+    for part in cutlass.range_constexpr(config.v_slices):
+        stage, full = claim_stage(config, barriers, count + part)
+        expected = Int32(0)
+        for other in cutlass.range_constexpr(config.v_sharers):
+            if keys > part * config.v_keys + other * box:
+                expected = Int32((other + 1) * config.stage_bytes // config.v_sharers)
+        with cute.arch.elect_one():
+            bar.expect_bytes(full, expected)
+        if keys > part * config.v_keys + share * box:
+            row = (config.v_slices * tile + part) * config.v_sharers + share
+            for block in cutlass.range_constexpr(config.chunks_v):
+                source = tokens[None, row, column + block]
+                target = shared[None, share, block, stage]
+                if cutlass.const_expr(config.split_values):
+                    cute.copy(atom, source, target, tma_bar_ptr=full)
+                else:
+                    cute.copy(
+                        atom,
+                        source,
+                        target,
+                        tma_bar_ptr=full,
+                        mcast_mask=Int16(BOTH),
+                    )
 
 
 @cute.jit
@@ -104,7 +165,7 @@ def load_queries(
     A half without live rows is not loaded: what its rows give is never stored.
     """
     row0 = facts[record.ROW0]
-    for sub in cutlass.range_constexpr(SUB_TILES):
+    for sub in cutlass.range_constexpr(config.sub_tiles):
         if facts[record.first_tile(sub)] < facts[record.end_tile(sub)]:
             full = barriers + (bar.Q_FULL + sub)
             bar.wait_empty(barriers + (bar.Q_EMPTY + sub), queries[sub])
@@ -133,7 +194,8 @@ def run_loader(
     records: cute.Tensor,
     claim: cute.Pointer,
     smem_q: cute.Tensor,
-    smem_kv: cute.Tensor,
+    smem_k: cute.Tensor,
+    smem_v: cute.Tensor,
     atom_q: cute.CopyAtom,
     tokens_q: cute.Tensor,
     atom_k: cute.CopyAtom,
@@ -148,15 +210,15 @@ def run_loader(
     group: Int32,
     left: Int32,
     right: Int32,
+    rank: Int32,
 ) -> None:
     """Serve units until the work list is exhausted, then publish a dead record."""
-    rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
     units = worklist.unit_prefix(workspace, batch)
     starts_q = worklist.query_starts(workspace, batch)
     starts_kv = worklist.key_starts(workspace, batch)
     live = units[batch]
     facts = cute.make_rmem_tensor(record.WORDS, Int32)
-    queries = cute.make_rmem_tensor(SUB_TILES, Int32)
+    queries = cute.make_rmem_tensor(config.sub_tiles, Int32)
     queries.fill(0)
     turn = Int32(0)
     count = Int32(0)
@@ -173,11 +235,12 @@ def run_loader(
         head = local % unit_heads
         row0 = (runs - 1 - local // unit_heads) * unit_rows
         other_row0 = row0
-        if unit_heads == heads_q:
-            other_row0 = row0 + (1 - rank) * config.cta_rows
-            row0 = row0 + rank * config.cta_rows
-        else:
-            head = CLUSTER * head + rank
+        if cutlass.const_expr(not config.split_values):
+            if unit_heads == heads_q:
+                other_row0 = row0 + (1 - rank) * config.cta_rows
+                row0 = row0 + rank * config.cta_rows
+            else:
+                head = CLUSTER * head + rank
         facts[record.LIVE] = Int32(1)
         facts[record.HEAD] = head
         facts[record.ROW0] = row0
@@ -193,30 +256,45 @@ def run_loader(
         load_queries(config, atom_q, shared_q, global_q, facts, queries, barriers)
         kv_head = head // group
         shared_k, global_k = tma_views(
-            atom_k, smem_kv, tokens_k, config.box, kv_head, kv_start
+            atom_k, smem_k, tokens_k, config.box, kv_head, kv_start
         )
         shared_v, global_v = tma_views(
-            atom_v, smem_kv, tokens_v, config.box, kv_head, kv_start
+            atom_v, smem_v, tokens_v, config.box_v, kv_head, kv_start
         )
         end = facts[record.END]
-        for step in cutlass.range(end - facts[record.BEGIN], unroll=1):
+        steps = end - facts[record.BEGIN]
+        turns = steps
+        if steps > 0:
+            turns = steps + config.lead
+        for step in cutlass.range(turns, unroll=1):
             tile = end - 1 - step
             keys = facts[record.LEN_KV] - tile * config.tile_n
-            load_tile(
-                config, atom_k, shared_k, global_k, tile, keys, count, rank, barriers
-            )
-            load_tile(
-                config,
-                atom_v,
-                shared_v,
-                global_v,
-                tile,
-                keys,
-                count + 1,
-                rank,
-                barriers,
-            )
-            count = count + 2
+            if step >= config.lead:
+                load_values(
+                    config,
+                    atom_v,
+                    shared_v,
+                    global_v,
+                    tile + config.lead,
+                    keys - config.lead * config.tile_n,
+                    count,
+                    rank,
+                    barriers,
+                )
+                count = count + config.v_slices
+            if step < steps:
+                load_keys(
+                    config,
+                    atom_k,
+                    shared_k,
+                    global_k,
+                    tile,
+                    keys,
+                    count,
+                    rank,
+                    barriers,
+                )
+                count = count + config.k_slices
         turn = turn + 1
         unit = claim_for_pair(barriers, claim, workspace, rank, turn)
     facts.fill(0)
@@ -225,6 +303,6 @@ def run_loader(
     # last commits, and its receipt of the last claim.
     for tail in cutlass.range(config.stages, unroll=1):
         stage, parity = bar.stage_and_parity(count + tail, config.stages)
-        bar.wait_pair(barriers + (bar.tile_empty(config.stages) + stage), parity ^ 1)
+        bar.wait_pair(barriers + (bar.TILE_EMPTY + stage), parity ^ 1)
     if rank == 0:
         bar.wait_pair(barriers + bar.CLAIM_EMPTY, turn & 1)

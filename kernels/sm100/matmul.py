@@ -1,9 +1,13 @@
-"""The matrix warp: issues S = Q K^T and O += P V for both sub-tiles.
+"""The matrix warp: issues S = Q K^T and O += P V for every sub-tile.
 
-It walks the pair's tiles from the right, one step behind with P V: step j multiplies
-the weights of tile j-1 with V and then, into the place of those weights, the queries
-with K of tile j. While the softmax of one sub-tile works, the other's products run.
-A tile that only the other CTA needs is waited for and given back.
+It walks the pair's tiles from the right, with P V as many tiles behind as a sub-tile
+has slots for scores: step j multiplies the weights of tile j - lead with V and then,
+into the slot of those weights, the queries with K of tile j. While the softmax works on
+one slot, the products of the other run. A tile that only the other CTA needs is waited
+for and given back.
+
+K and V come in slices of the contracted dimension: columns of K, keys of V. The first
+sub-tile waits for each, the last one gives it back.
 """
 
 import cutlass
@@ -11,11 +15,12 @@ from cutlass import Float32, Int32, cute
 from cutlass.cute.nvgpu import OperandMajorMode, tcgen05
 from cutlass.utils import blackwell_helpers
 
+from sidestream.kernels.common.config import CHUNK
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import tensor_memory as tmem
 from sidestream.kernels.sm100 import unit as record
-from sidestream.kernels.sm100.config import CLUSTER, SUB_TILES, KernelConfig
+from sidestream.kernels.sm100.config import CLUSTER, KernelConfig
 
 
 @cute.jit
@@ -44,7 +49,7 @@ def value_mma(config: cutlass.Constexpr[KernelConfig]) -> cute.TiledMma:
         OperandMajorMode.MN,
         Float32,
         tcgen05.CtaGroup.ONE,
-        (config.tile_m, config.width),
+        (config.tile_m, config.width_v),
         tcgen05.OperandSource.TMEM,
     )
 
@@ -66,35 +71,55 @@ def commit_to_pair(barrier: cute.Pointer) -> None:
 @cute.jit
 def multiply_scores(
     config: cutlass.Constexpr[KernelConfig],
+    part: cutlass.Constexpr[int],
     scores: cute.Tensor,
     queries: cute.Tensor,
     keys: cute.Tensor,
 ) -> None:
-    """S = Q K^T for one sub-tile and one tile, 16 columns of the head at a time.
+    """S = Q K^T for one sub-tile and slice `part` of a tile, 16 columns at a time.
 
     With a negative scale Q enters negated: the softmax then works with the scale's
     magnitude, so that a larger score always means a larger weight.
     """
     mma = score_mma(config)
     mma.set(tcgen05.Field.NEGATE_A, config.negative_scale)
-    for k in cutlass.range_constexpr(config.k_steps):
-        mma.set(tcgen05.Field.ACCUMULATE, k > 0)
-        cute.gemm(mma, scores, queries[None, None, k], keys[None, None, k], scores)
+    first = part * (config.stage_blocks * CHUNK // 16)
+    for k in cutlass.range_constexpr(config.k_slice_steps(part)):
+        mma.set(tcgen05.Field.ACCUMULATE, first + k > 0)
+        cute.gemm(
+            mma, scores, queries[None, None, first + k], keys[None, None, k], scores
+        )
 
 
 @cute.jit
 def multiply_values(
     config: cutlass.Constexpr[KernelConfig],
+    part: cutlass.Constexpr[int],
     output: cute.Tensor,
     weights: cute.Tensor,
     values: cute.Tensor,
     accumulate: cutlass.Boolean,
 ) -> None:
-    """O += P V for one sub-tile and one tile; O = P V unless `accumulate`."""
+    """O += P V for one sub-tile and slice `part` of a tile.
+
+    The first slice gives O = P V unless `accumulate`.
+    """
     mma = value_mma(config)
-    for k in cutlass.range_constexpr(config.tile_n // 16):
-        mma.set(tcgen05.Field.ACCUMULATE, accumulate if k == 0 else k > 0)
-        cute.gemm(mma, output, weights[None, None, k], values[None, None, k], output)
+    first = part * (config.v_keys // 16)
+    for k in cutlass.range_constexpr(config.v_keys // 16):
+        step = first + k
+        mma.set(tcgen05.Field.ACCUMULATE, accumulate if step == 0 else step > 0)
+        cute.gemm(mma, output, weights[None, None, step], values[None, None, k], output)
+
+
+@cute.jit
+def await_stage(
+    config: cutlass.Constexpr[KernelConfig], barriers: cute.Pointer, count: Int32
+) -> Int32:
+    """Wait until slice `count` has landed; its stage."""
+    stage, parity = bar.stage_and_parity(count, config.stages)
+    cute.arch.mbarrier_wait(barriers + (bar.TILE_FULL + stage), parity)
+    return stage
 
 
 @cute.jit
@@ -108,15 +133,18 @@ def run_matmul(
 ) -> None:
     """Multiply until the dead record comes."""
     stages = config.stages
+    subs = config.sub_tiles
     dtype = element_type(config)
     scores = score_mma(config)
     values = value_mma(config)
-    shape = (config.tile_m, config.tile_n, config.width)
-    turned = (config.tile_m, config.width, config.tile_n)
-    layout_q = blackwell_helpers.make_smem_layout_a(scores, shape, dtype, SUB_TILES)
-    layout_k = blackwell_helpers.make_smem_layout_b(scores, shape, dtype, stages)
-    layout_v = blackwell_helpers.make_smem_layout_b(values, turned, dtype, stages)
-    layout_p = blackwell_helpers.make_smem_layout_a(values, turned, dtype, 1)
+    whole_q = (config.tile_m, config.tile_n, config.width)
+    slice_k = (config.tile_m, config.tile_n, config.stage_blocks * CHUNK)
+    slice_v = (config.tile_m, config.width_v, config.v_keys)
+    whole_p = (config.tile_m, config.width_v, config.tile_n)
+    layout_q = blackwell_helpers.make_smem_layout_a(scores, whole_q, dtype, subs)
+    layout_k = blackwell_helpers.make_smem_layout_b(scores, slice_k, dtype, stages)
+    layout_v = blackwell_helpers.make_smem_layout_b(values, slice_v, dtype, stages)
+    layout_p = blackwell_helpers.make_smem_layout_a(values, whole_p, dtype, 1)
     queries = scores.make_fragment_A(cute.make_tensor(smem_q, layout_q.outer))
     keys = scores.make_fragment_B(cute.make_tensor(smem_kv, layout_k.outer))
     vals = values.make_fragment_B(cute.make_tensor(smem_kv, layout_v.outer))
@@ -124,73 +152,109 @@ def run_matmul(
         scores.partition_shape_C((config.tile_m, config.tile_n))
     ).layout
     layout_o = values.make_fragment_C(
-        values.partition_shape_C((config.tile_m, config.width))
+        values.partition_shape_C((config.tile_m, config.width_v))
     ).layout
     weights = values.make_fragment_A(cute.make_tensor(base, layout_p.outer))
 
     facts = cute.make_rmem_tensor(record.WORDS, Int32)
-    units = cute.make_rmem_tensor(SUB_TILES, Int32)
-    tiles = cute.make_rmem_tensor(SUB_TILES, Int32)
+    units = cute.make_rmem_tensor(subs, Int32)
+    tiles = cute.make_rmem_tensor(subs, Int32)
+    begun = cute.make_rmem_tensor(subs, Int32)
     units.fill(0)
     tiles.fill(0)
+    begun.fill(0)
     count = Int32(0)
     turn = Int32(0)
     record.read_unit(barriers, records, turn, facts)
     while facts[record.LIVE] != 0:
         end = facts[record.END]
         steps = end - facts[record.BEGIN]
+        tailed, _ = record.value_tail(config, facts)
         turns = steps
         if steps > 0:
-            turns = steps + 1
+            turns = steps + config.lead
         for step in cutlass.range(turns, unroll=1):
             tile = end - 1 - step
-            k_stage, k_parity = bar.stage_and_parity(count + 2 * step, stages)
-            v_stage, v_parity = bar.stage_and_parity(count + 2 * step - 1, stages)
-            if step > 0:
-                cute.arch.mbarrier_wait(barriers + (bar.TILE_FULL + v_stage), v_parity)
+            behind = tile + config.lead
+            count_v = count
+            count_k = count
+            if step >= config.lead:
+                count_k = count + config.v_slices
+            count = count_k
             if step < steps:
-                cute.arch.mbarrier_wait(barriers + (bar.TILE_FULL + k_stage), k_parity)
-            for sub in cutlass.range_constexpr(SUB_TILES):
+                count = count_k + config.k_slices
+            if step == config.lead and tailed:
+                # The correction warps clear rows of V before P V may start.
+                for part in cutlass.range_constexpr(config.v_slices):
+                    await_stage(config, barriers, count_v + part)
+                with cute.arch.elect_one():
+                    cute.arch.mbarrier_arrive(barriers + bar.V_LANDED)
+            for sub in cutlass.range_constexpr(subs):
                 first = facts[record.end_tile(sub)] - 1
                 last = facts[record.first_tile(sub)]
-                if tile + 1 >= last and tile + 1 <= first:
-                    bar.wait_full(barriers + (bar.P_READY + sub), tiles[sub])
-                    tmem.fence_after()
+                if step >= config.lead:
+                    taken = behind >= last and behind <= first
+                    slot, number = bar.slot_and_count(config, Int32(sub), tiles[sub])
+                    if taken:
+                        bar.wait_full(barriers + (bar.P_READY + slot), number)
+                        tmem.fence_after()
+                        tiles[sub] = tiles[sub] + 1
                     output = cute.make_tensor(base + tmem.O_COLUMN[sub], layout_o)
                     left_factor = cute.make_tensor(
-                        weights.iterator + 2 * tmem.S_COLUMN[sub], weights.layout
+                        weights.iterator + 2 * tmem.SLOT_COLUMNS * slot, weights.layout
                     )
-                    multiply_values(
-                        config,
-                        output,
-                        left_factor[None, None, None, 0],
-                        vals[None, None, None, v_stage],
-                        tile + 1 != first,
-                    )
-                    tiles[sub] = tiles[sub] + 1
-                    if tile + 1 == last:
+                    for part in cutlass.range_constexpr(config.v_slices):
+                        stage = (count_v + part) % stages
+                        if cutlass.const_expr(sub == 0):
+                            await_stage(config, barriers, count_v + part)
+                        if taken:
+                            multiply_values(
+                                config,
+                                part,
+                                output,
+                                left_factor[None, None, None, 0],
+                                vals[None, None, None, stage],
+                                behind != first,
+                            )
+                        if cutlass.const_expr(sub == subs - 1):
+                            commit_to_pair(barriers + (bar.TILE_EMPTY + stage))
+                    complete = taken and behind == last
+                    if cutlass.const_expr(subs == 1):
+                        # Scores of the next tile, which the correction warps hear of,
+                        # may be older than this product.
+                        complete = taken
+                    if complete:
                         commit(barriers + (bar.O_FULL + sub))
-                if tile >= last and tile <= first:
-                    if tile == first:
-                        bar.wait_full(barriers + (bar.Q_FULL + sub), units[sub])
-                        units[sub] = units[sub] + 1
-                    # The scores overwrite the weights that the product above reads;
-                    # their accumulators differ, so issue order alone is no order.
-                    tmem.fence_before()
-                    target = cute.make_tensor(base + tmem.S_COLUMN[sub], layout_s)
-                    multiply_scores(
-                        config,
-                        target,
-                        queries[None, None, None, sub],
-                        keys[None, None, None, k_stage],
-                    )
-                    commit(barriers + (bar.S_FULL + sub))
-                    if tile == last:
-                        commit(barriers + (bar.Q_EMPTY + sub))
-            if step > 0:
-                commit_to_pair(barriers + (bar.tile_empty(stages) + v_stage))
-            if step < steps:
-                commit_to_pair(barriers + (bar.tile_empty(stages) + k_stage))
-        count = count + 2 * steps
+                if step < steps:
+                    taken = tile >= last and tile <= first
+                    slot, _ = bar.slot_and_count(config, Int32(sub), begun[sub])
+                    if taken:
+                        begun[sub] = begun[sub] + 1
+                        if tile == first:
+                            bar.wait_full(barriers + (bar.Q_FULL + sub), units[sub])
+                            units[sub] = units[sub] + 1
+                        # The scores overwrite the weights that an earlier product
+                        # reads; their accumulators differ, so issue order alone is no
+                        # order.
+                        tmem.fence_before()
+                    target = cute.make_tensor(base + tmem.SLOT_COLUMNS * slot, layout_s)
+                    for part in cutlass.range_constexpr(config.k_slices):
+                        stage = (count_k + part) % stages
+                        if cutlass.const_expr(sub == 0):
+                            await_stage(config, barriers, count_k + part)
+                        if taken:
+                            multiply_scores(
+                                config,
+                                part,
+                                target,
+                                queries[None, None, None, sub],
+                                keys[None, None, None, stage],
+                            )
+                        if cutlass.const_expr(sub == subs - 1):
+                            commit_to_pair(barriers + (bar.TILE_EMPTY + stage))
+                    if taken:
+                        commit(barriers + (bar.S_FULL + slot))
+                        if tile == last:
+                            commit(barriers + (bar.Q_EMPTY + sub))
         turn = turn + 1
         record.read_unit(barriers, records, turn, facts)

@@ -126,7 +126,6 @@ def walk_tiles(
     so far. `mask` tests every element; interior tiles need no test.
     """
     n = config.tile_n
-    column = sub * n
     scores = cute.make_rmem_tensor(n, Float32)
     weights = cute.make_rmem_tensor(n, element_type(config))
     words = cute.make_tensor(
@@ -134,7 +133,9 @@ def walk_tiles(
     )
     for step in cutlass.range(end - begin, unroll=1):
         key0 = (end - 1 - step) * n
-        bar.wait_full(barriers + (bar.S_FULL + sub), counts[0])
+        slot, number = bar.slot_and_count(config, sub, counts[0])
+        column = slot * tmem.SLOT_COLUMNS
+        bar.wait_full(barriers + (bar.S_FULL + slot), number)
         tmem.fence_after()
         for part in cutlass.range_constexpr(n // LOAD):
             tmem.load_row(
@@ -154,9 +155,10 @@ def walk_tiles(
         top = cutlass.select_(after - before <= RESCALE_THRESHOLD, before, after)
         reference = finite_or_zero(top)
         alpha = cute.math.exp2(before - reference, fastmath=True)
-        # The last message of a unit is what may not have been read yet: within a unit
-        # the scores that were waited for come behind P_READY of the tile before, which
-        # the correction warps give after reading. Any span can hold the first tile.
+        # With two sub-tiles it is the last message of a unit that may not have been
+        # read yet: within a unit the scores that were waited for come behind P_READY of
+        # the tile before, which the correction warps give after reading. Any span can
+        # hold the first tile. A single one has scores before that.
         bar.wait_empty(barriers + (bar.STATS_EMPTY + sub), counts[1])
         message[0] = alpha
         cute.arch.mbarrier_arrive(barriers + (bar.STATS_FULL + sub))
@@ -177,7 +179,7 @@ def walk_tiles(
         counts[1] = counts[1] + 1
         tmem.wait_stores()
         tmem.fence_before()
-        cute.arch.mbarrier_arrive(barriers + (bar.P_READY + sub))
+        cute.arch.mbarrier_arrive(barriers + (bar.P_READY + slot))
 
 
 @cute.jit

@@ -3,10 +3,13 @@
 All 512 columns belong to the CTA. Lane r of a region is row r of its sub-tile; thread
 r of a warpgroup touches only that lane (PTX ISA, "Access restrictions").
 
-    columns   0-127   S of sub-tile 0, its first 64 columns also P of sub-tile 0
-    columns 128-255   S of sub-tile 1, P likewise
+    columns   0-127   S in slot 0, its first 64 columns also P
+    columns 128-255   S in slot 1, P likewise
     columns 256-383   O of sub-tile 0
     columns 384-511   O of sub-tile 1
+
+With two sub-tiles a slot is that of its sub-tile. A single one has up to 256 columns of
+O, and its tiles of scores take turns.
 
 P overwrites scores that its own thread has read, two 16-bit weights to a column.
 """
@@ -19,7 +22,7 @@ from cutlass._mlir.dialects import nvvm
 from cutlass.cute.nvgpu import tcgen05
 
 COLUMNS = 512
-S_COLUMN = (0, 128)
+SLOT_COLUMNS = 128
 O_COLUMN = (256, 384)
 
 LANE_STRIDE = 1 << 16

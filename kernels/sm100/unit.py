@@ -6,11 +6,11 @@ them see the same tile ranges, because the loader alone derives them.
 """
 
 import cutlass
-from cutlass import Int32, cute
+from cutlass import Boolean, Int32, cute
 
 from sidestream.kernels.common.bounds import tile_range
 from sidestream.kernels.sm100 import barriers as bar
-from sidestream.kernels.sm100.config import SUB_TILES, KernelConfig
+from sidestream.kernels.sm100.config import KernelConfig
 
 LIVE = 0
 HEAD = 1
@@ -28,7 +28,7 @@ SUB_PLAIN_BEGIN = 1
 SUB_PLAIN_END = 2
 SUB_END = 3
 SUB_WORDS = 4
-WORDS = SUB + SUB_TILES * SUB_WORDS
+WORDS = SUB + bar.SUB_TILES * SUB_WORDS
 
 
 def first_tile(sub: int) -> int:
@@ -99,7 +99,7 @@ def fill_ranges(
     # The other CTA first: what stays in the sub-tile words is this one's.
     for row0 in cutlass.range_constexpr(2):
         facts[ROW0] = other_row0 if row0 == 0 else own_row0
-        for sub in cutlass.range_constexpr(SUB_TILES):
+        for sub in cutlass.range_constexpr(config.sub_tiles):
             fill_sub_tile(config, facts, sub, left, right)
             cover(facts, facts[first_tile(sub)], facts[end_tile(sub)])
 
@@ -125,6 +125,22 @@ def read_unit(
     cute.arch.mbarrier_wait(barriers + (bar.RECORD_FULL + slot), parity)
     cute.autovec_copy(records[slot, None], facts)
     bar.arrive_warp(barriers + (bar.RECORD_EMPTY + slot))
+
+
+@cute.jit
+def value_tail(
+    config: cutlass.Constexpr[KernelConfig], facts: cute.Tensor
+) -> tuple[Boolean, Int32]:
+    """Whether this CTA clears V in the pair's first tile, and from which row.
+
+    Only one that works on the tile holds it in place until its P_READY.
+    """
+    end = facts[END]
+    own_end = facts[end_tile(0)]
+    if cutlass.const_expr(config.sub_tiles > 1):
+        own_end = cutlass.max(own_end, facts[end_tile(1)])
+    tail = facts[LEN_KV] - (end - 1) * config.tile_n
+    return end > 0 and own_end == end and tail < config.tile_n, tail
 
 
 @cute.jit

@@ -69,9 +69,15 @@ def sidestream_sm120(
     layout_q = tile_layout(config, config.tile_m, (config.chunks,))
     layout_kv = tile_layout(config, config.tile_n, (config.chunks, config.stages))
     map_kv = cutlass.max(tokens_kv, Int32(1))
-    global_q = token_tensor(config, q, tokens_q, heads_q, q_token_stride, q_head_stride)
-    global_k = token_tensor(config, k, map_kv, heads_kv, k_token_stride, k_head_stride)
-    global_v = token_tensor(config, v, map_kv, heads_kv, v_token_stride, v_head_stride)
+    global_q = token_tensor(
+        q, tokens_q, config.head_dim, heads_q, q_token_stride, q_head_stride
+    )
+    global_k = token_tensor(
+        k, map_kv, config.head_dim, heads_kv, k_token_stride, k_head_stride
+    )
+    global_v = token_tensor(
+        v, map_kv, config.head_dim, heads_kv, v_token_stride, v_head_stride
+    )
     atom_q, tma_q = tma_load(global_q, layout_q, config.tile_m)
     atom_k, tma_k = tma_load(global_k, layout_kv, config.tile_n)
     atom_v, tma_v = tma_load(global_v, layout_kv, config.tile_n)

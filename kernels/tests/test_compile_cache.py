@@ -88,8 +88,8 @@ def test_a_changed_argument_reuses_the_code(cache, change):
 
 def test_every_declared_field_is_either_keyed_or_an_argument():
     covered = {name for change in KEYED + ARGUMENTS for name in change}
-    # A bound on the right and an anchor without causal are covered below.
-    covered |= {"window_right", "anchor"}
+    # What not every target or mask takes is covered below.
+    covered |= {"window_right", "anchor", "head_dim_v"}
     assert {field.name for field in fields(AttentionSpec)} == covered
 
 
@@ -104,6 +104,13 @@ def test_a_window_on_the_right_and_its_anchor_are_keyed(cache):
         )
     }
     assert len(keys) == 3
+
+
+def test_a_head_dim_of_values_of_their_own_is_keyed(cache):
+    spec = replace(SPEC, arch="sm_100a", head_dim=192)
+    dims = (None, 192, 128, 64)
+    keys = {plan(replace(spec, head_dim_v=dim)).key for dim in dims}
+    assert len(keys) == len(dims) - 1
 
 
 def test_the_longest_query_is_an_argument_where_tiles_have_one_height(cache):

@@ -42,6 +42,7 @@ def compiled(anchor, has_left, has_right):
     config = KernelConfig(
         dtype="float16",
         head_dim=64,
+        head_dim_v=64,
         tile_m=16,
         anchor=anchor,
         has_left=has_left,

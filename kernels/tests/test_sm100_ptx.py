@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,12 +14,14 @@ from cutlass.base_dsl.compiler import DumpDir
 
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import config as facts
+from sidestream.kernels.sm100 import tensor_memory as tmem
 from sidestream.kernels.sm100.config import KernelConfig
 from sidestream.kernels.sm100.launch import compile_forward
 
 WIDE = KernelConfig(
     dtype="bfloat16",
     head_dim=128,
+    head_dim_v=128,
     anchor="bottom_right",
     has_left=True,
     has_right=True,
@@ -31,6 +34,7 @@ WIDE = KernelConfig(
 NARROW = KernelConfig(
     dtype="float16",
     head_dim=40,
+    head_dim_v=40,
     anchor="top_left",
     has_left=False,
     has_right=False,
@@ -40,7 +44,21 @@ NARROW = KernelConfig(
     prefix_kv=True,
     negative_scale=False,
 )
-BOTH = pytest.mark.parametrize("config", [WIDE, NARROW], ids=["wide", "narrow"])
+
+
+def of_dims(config, head_dim, head_dim_v):
+    return replace(config, head_dim=head_dim, head_dim_v=head_dim_v)
+
+
+SHAPES = {
+    "d64": of_dims(WIDE, 64, 64),
+    "d128": WIDE,
+    "d192x128": of_dims(WIDE, 192, 128),
+    "d256": of_dims(WIDE, 256, 256),
+    "d512": of_dims(WIDE, 512, 512),
+    "narrow": NARROW,
+}
+EVERY = pytest.mark.parametrize("config", SHAPES.values(), ids=SHAPES)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +81,7 @@ def opcodes(lines):
     return [m.group(1) for m in found if m]
 
 
-@BOTH
+@EVERY
 def test_products_and_copies_are_those_of_the_chip(config, ptx):
     text = ptx(config)
     assert ".target sm_100a" in text
@@ -76,12 +94,14 @@ def test_products_and_copies_are_those_of_the_chip(config, ptx):
     products = [c for c in codes if c.startswith("tcgen05.mma")]
     # Per sub-tile: Q K^T over the columns there are, P V over a tile's keys.
     steps = config.k_steps + config.tile_n // 16
-    assert len(products) == facts.SUB_TILES * steps
+    assert len(products) == config.sub_tiles * steps
     assert all(".cta_group::1.kind::f16" in c for c in products)
     loads = [c for c in codes if c.startswith("cp.async.bulk.tensor")]
     shared = [c for c in loads if ".multicast::cluster" in c]
-    assert len(shared) == 2 * config.chunks
-    assert len(loads) - len(shared) == facts.SUB_TILES * 2 * config.chunks
+    values = config.v_slices * config.chunks_v
+    own = config.sub_tiles * 2 * config.chunks + config.split_values * values
+    assert len(loads) - len(shared) == own
+    assert len(shared) == config.chunks + (not config.split_values) * values
     assert {c for c in codes if c.startswith("tcgen05.ld")} == {
         "tcgen05.ld.sync.aligned.32x32b.x32.b32"
     }
@@ -93,7 +113,7 @@ def test_products_and_copies_are_those_of_the_chip(config, ptx):
         assert packed in codes
 
 
-@BOTH
+@EVERY
 def test_nothing_dynamic_is_indexed_or_called(config, ptx):
     text = ptx(config)
     for absent in (".local", "call.uni", "mma.sync", "wgmma", "st.global.v2"):
@@ -102,7 +122,7 @@ def test_nothing_dynamic_is_indexed_or_called(config, ptx):
     assert stores <= {"st.global.b32", "st.global.v4.b32"}
 
 
-@BOTH
+@EVERY
 def test_loads_are_waited_for_and_stores_too_before_a_handover(config, ptx):
     """No pending access is handed over, and no cells of a pending load are written.
 
@@ -133,31 +153,74 @@ def test_loads_are_waited_for_and_stores_too_before_a_handover(config, ptx):
     assert not idle_waits
 
 
-@pytest.mark.parametrize("head_dim", range(8, 129, 8))
-def test_shared_memory_fits(head_dim):
-    config = KernelConfig(**{**vars(NARROW), "head_dim": head_dim})
+DIMS = [(d, d) for d in range(8, 513, 8)]
+DIMS += [(192, 128), (136, 8), (8, 136), (256, 64), (64, 512), (512, 64), (264, 40)]
+
+
+@pytest.mark.parametrize(("head_dim", "head_dim_v"), DIMS)
+def test_memories_hold_what_the_head_dims_need(head_dim, head_dim_v):
+    config = of_dims(NARROW, head_dim, head_dim_v)
     assert config.smem_bytes <= facts.SMEM_LIMIT
-    assert config.width in (64, 128)
-    # One tile of V in use, one of K, and one on its way.
-    assert config.stages >= 3
+    assert config.width >= head_dim
+    both = 2 if config.split_values else 1
+    assert both * config.width_v >= head_dim_v
+    # Columns of O follow those of the scores, and sub-tiles follow each other.
+    assert tmem.O_COLUMN[0] >= facts.SLOTS * tmem.SLOT_COLUMNS
+    ends = [tmem.O_COLUMN[s] + config.width_v for s in range(config.sub_tiles)]
+    assert ends[-1] <= tmem.COLUMNS
+    assert config.sub_tiles == 1 or ends[0] <= tmem.O_COLUMN[1]
+    # Slices make up a tile and fill stages; V of a tile can wait to be cleared.
+    assert config.v_slices * config.v_keys == config.tile_n
+    assert config.v_keys * config.width_v * 2 == config.stage_bytes
+    assert (
+        sum(config.k_slice_steps(p) for p in range(config.k_slices)) == config.k_steps
+    )
+    assert sum(config.k_blocks(p) for p in range(config.k_slices)) == config.chunks
+    assert config.v_slices <= config.stages <= bar.MOST_STAGES
+    if config.sub_tiles > 1:
+        # Both sub-tiles use K and V of a step before the last gives them back.
+        assert config.k_slices + config.v_slices <= config.stages
 
 
-def test_registers_of_the_roles_fill_the_file():
-    groups = (2, facts.SOFTMAX_REGISTERS), (1, facts.CORRECTION_REGISTERS)
-    total = sum(n * 128 * registers for n, registers in groups)
-    total += 128 * facts.OTHER_REGISTERS
-    assert total <= 65536
-    assert facts.THREADS * 128 == 65536
+@EVERY
+def test_registers_of_the_roles_fit_the_file(config):
+    softmax, correction, others = config.shape.registers
+    total = config.sub_tiles * softmax + correction + others
+    # What the threads start with is a multiple of eight.
+    start = 65536 // config.threads // 8 * 8
+    assert facts.GROUP * total <= start * config.threads <= 65536
 
 
-@pytest.mark.parametrize("stages", [3, 6])
-def test_every_barrier_has_its_arrivals(stages):
-    counts = bar.arrivals(stages)
-    assert len(counts) == bar.barrier_count(stages)
-    assert counts[bar.RECORD_EMPTY] == 15
+@EVERY
+def test_every_barrier_has_its_arrivals(config):
+    counts = bar.arrivals(config)
+    assert len(counts) == bar.COUNT
+    groups = config.sub_tiles + 1
+    assert counts[bar.RECORD_EMPTY] == 4 * groups + 3
     assert counts[bar.P_READY : bar.P_READY + 2] == [256, 256]
-    assert counts[bar.TILE_FULL : bar.tile_empty(stages)] == [1] * stages
-    assert counts[bar.tile_empty(stages) :] == [facts.CLUSTER] * stages
+    unused = [0] * (bar.MOST_STAGES - config.stages)
+    assert counts[bar.TILE_FULL : bar.TILE_EMPTY] == [1] * config.stages + unused
+    assert counts[bar.TILE_EMPTY :] == [facts.CLUSTER] * config.stages + unused
+
+
+@EVERY
+def test_the_code_initialises_them(config, ptx):
+    codes = opcodes(forward_lines(ptx(config)))
+    used = [count for count in bar.arrivals(config) if count]
+    assert sum(c.startswith("mbarrier.init") for c in codes) == len(used)
+
+
+@EVERY
+def test_the_artifact_asks_for_no_more_than_the_chip_has(config, ptx):
+    text = ptx(config)
+    lines = forward_lines(text)
+    (threads,) = {int(n) for x in lines for n in re.findall(r"reqntid (\d+)", x)}
+    assert threads == config.threads
+    (allocation,) = (x for x in lines if x.startswith("tcgen05.alloc"))
+    register = allocation.rstrip(";").split(", ")[-1]
+    assert f"mov.b32 \t{register}, {tmem.COLUMNS};" in lines
+    counts = [n for x in lines for n in re.findall(r"setmaxnreg\S+ \t?(\d+)", x)]
+    assert tuple(map(int, counts)) == config.shape.registers
 
 
 def assembler():
@@ -174,13 +237,16 @@ def assembler():
     pytest.skip("no ptxas of CUDA 13 (pip install nvidia-cuda-nvcc)")
 
 
-def test_the_assembler_honours_register_counts_and_spills_nothing(ptx, tmp_path):
+@EVERY
+def test_the_assembler_honours_register_counts_and_spills_nothing(
+    config, ptx, tmp_path
+):
     place = assembler()
-    source = tmp_path / "wide.ptx"
+    source = tmp_path / "forward.ptx"
     # Older assemblers refuse the version that the DSL writes, not what is in the text.
-    source.write_text(re.sub(r"^\.version .*", ".version 9.0", ptx(WIDE), flags=re.M))
+    source.write_text(re.sub(r"^\.version .*", ".version 9.0", ptx(config), flags=re.M))
     done = subprocess.run(
-        [place, "-arch=sm_100a", "-v", source, "-o", tmp_path / "wide.cubin"],
+        [place, "-arch=sm_100a", "-v", source, "-o", tmp_path / "forward.cubin"],
         capture_output=True,
         text=True,
         check=True,

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidestream.kernels.sm100 import unit as record
-from sidestream.kernels.sm100.config import CLUSTER, SUB_TILES, KernelConfig
+from sidestream.kernels.sm100.config import CLUSTER, KernelConfig
 
 
 @cute.jit
@@ -44,6 +44,7 @@ def compiled(anchor, has_left, has_right):
     config = KernelConfig(
         dtype="float16",
         head_dim=64,
+        head_dim_v=64,
         anchor=anchor,
         has_left=has_left,
         has_right=has_right,
@@ -104,7 +105,7 @@ def test_a_pair_visits_what_its_rows_need(anchor, bounded, data):
 
     union = set()
     for rank, words in enumerate(found):
-        for sub in range(SUB_TILES):
+        for sub in range(config.sub_tiles):
             start = base + rank * step + sub * config.tile_m
             live = range(start, min(start + config.tile_m, len_q))
             some, whole = needed_tiles(config, anchor, live, len_q, len_kv, left, right)
