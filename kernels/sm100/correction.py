@@ -144,11 +144,10 @@ def stage_output(
     `outputs` counts what each of the buffers has held.
 
     A register that a load gives may be used without a wait (PTX ISA, "Register
-    dependencies, same thread"). The wait is for the next unit's write of O, and one
-    behind the last load is enough for all.
+    dependencies, same thread"). The wait is for the next unit's write of O; it comes
+    once a block, so that no arrival leaves a load behind.
     """
     values = cute.make_rmem_tensor(LOAD, Float32)
-    end = tmem.O_COLUMN[sub] + config.width_v
     for block in cutlass.range_constexpr(config.chunks_v):
         buffer = sub * config.out_buffers + block % config.out_buffers
         bar.wait_empty(barriers + (bar.DRAINED + buffer), outputs[buffer])
@@ -157,7 +156,7 @@ def stage_output(
             column = tmem.O_COLUMN[sub] + block * CHUNK + part * LOAD
             if visits > 0:
                 tmem.load_row(base, Int32(column), thread, LOAD, values)
-                if cutlass.const_expr(column + LOAD == end):
+                if cutlass.const_expr(part == CHUNK // LOAD - 1):
                     tmem.wait_loads()
                 for j in cutlass.range_constexpr(0, LOAD, 2):
                     values[j], values[j + 1] = cute.arch.mul_packed_f32x2(
