@@ -16,6 +16,7 @@ from sidestream.scenarios.litmus import (
     named_barrier,
     protocols,
     proxy_fence,
+    staged_copy,
     tensor_allocation,
     tensor_copy,
     tensor_core,
@@ -49,6 +50,7 @@ _FILES = (
     launch_control,
     protocols,
     contents,
+    staged_copy,
 )
 
 TWINS: dict[str, Twin] = {

@@ -142,6 +142,34 @@ def test_a_situation_has_its_twin(situation):
         assert situation.split(":")[0] in (twin.rule, *twin.also)
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    ("name", "kind", "sites"),
+    [
+        ("wait_after_the_load", "smem-race", ("cp.async.bulk.tensor", "ld.shared")),
+        (
+            "barrier_before_the_store",
+            "smem-race",
+            ("st.shared", "cp.async.bulk.tensor"),
+        ),
+        ("fence_before_the_store", "proxy", ("st.shared", "cp.async.bulk.tensor")),
+    ],
+)
+def test_what_racecheck_of_the_card_s_tools_does_not_see(name, kind, sites, profile):
+    outcome = outcome_of(
+        TWINS[f"staged_copy.{name}"], sound=False, seed=0, profile=profile
+    )
+    assert {finding.kind for finding in outcome.findings} == {kind}
+    for finding in outcome.findings:
+        found = sorted(site.operation for site in finding.sites)
+        assert [f.startswith(s) for f, s in zip(found, sorted(sites), strict=True)] == [
+            True,
+            True,
+        ]
+        assert all(site.ptx_line for site in finding.sites)
+        assert finding.need
+
+
 def test_the_page_has_the_rules():
     page = (Path(__file__).parents[2] / "docs" / "races.md").read_text()
     assert table(ALL) in page
