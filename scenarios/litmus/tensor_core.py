@@ -74,6 +74,25 @@ TWINS = (
         found=tmem(_MMA, _LD, "T4"),
     ),
     Twin(
+        name="another_lane_commits_nothing_of_mine",
+        rule="T4",
+        title=_COMMIT,
+        warps=(
+            lead(mma() + commit("%bar+8"))
+            + "setp.eq.u32 %p3, %lane, <op>;\n@!%p3 bra $OVER;\n"
+            + commit()
+            + "$OVER: bar.warp.sync -1;\n"
+            + wait()
+            + _READ
+            + wait(0, "%bar+8"),
+        ),
+        bars=(1, 1),
+        tensor=32,
+        op="0",
+        broken="1",
+        found=tmem(_MMA, _LD, "T4"),
+    ),
+    Twin(
         name="second_commit_tracks_all_before_it",
         rule="T4",
         title=_COMMIT,

@@ -38,6 +38,7 @@ _BAR, _BACK = "bar.sync 1, 64;\n", "bar.sync 2, 64;\n"
 _ARRIVE = "mbarrier.arrive.relaxed.cta.shared.b64 _, [%bar];\n"
 _RELAXED = wait(sem=".relaxed.cta")
 _NEXT = "add.u32 %r4, %tm, 8;\n"
+_END_SEEN = wait(0, "%bar+8", ".relaxed.cta")
 _END = commit("%bar+8") + wait(0, "%bar+8")
 """Everything of the thread is over."""
 
@@ -254,5 +255,20 @@ TWINS = (
         (_LD, _MMA),
         rule="T7",
         title=_OTHERS,
+    ),
+    Twin(
+        name="load_after_a_copy_that_a_relaxed_wait_saw_complete",
+        rule="T7",
+        title=_OTHERS,
+        warps=(
+            lead(_COPY + commit("%bar+8")) + _END_SEEN + BEFORE + _ARRIVE + _BACK,
+            *("", "", ""),
+            "<op>" + _BACK,
+        ),
+        bars=(32, 1),
+        tensor=32,
+        op=_RELAXED + AFTER + TMEM_LOAD + WAIT_LOAD,
+        broken=AFTER + TMEM_LOAD + WAIT_LOAD + _RELAXED,
+        found=tmem(_CP, _LD),
     ),
 )

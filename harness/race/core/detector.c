@@ -110,6 +110,7 @@ void detector_cta(Detector *d, u32 slot, u32 threads, u32 linear) {
   if (c->freed) knowledge_clear(c->freed);
   for (u32 w = 0; w < d->warps; w++) {
     for (u32 p = 0; p < PIPES; p++) c->pipe[w].clock[p] = last + 1;
+    memset(c->pipe[w].by_lane, 0, sizeof c->pipe[w].by_lane);
     c->pipe[w].over = last + 1;
     if (c->pipe[w].known) knowledge_clear(c->pipe[w].known);
   }
@@ -302,7 +303,6 @@ u32 detector_start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *
   u32 id = detector_begin(d, slot, warp, lanes, known);
   if (!id) return 0;
   c->engine_busy[at]++;
-  c->engine_warp[at] = (u8)warp;
   d->engine[id - 1]->comp = first + at;
   d->engine[id - 1]->clock = ++c->engine_clock[at];
   detector_note_id(d, id);

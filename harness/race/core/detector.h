@@ -73,7 +73,7 @@ enum { LOADS = 128 };
  * to the tensor core. Each is a component; `known` is by what was issued to the pipe. */
 enum PipeKind { PIPE_CORE = 0, PIPE_LOAD, PIPE_STORE, PIPES };
 typedef struct PipeAgent {
-  u32 clock[PIPES];
+  u32 clock[PIPES], by_lane[LANES]; /* by_lane: of what a lane gave the core last */
   Load load[LOADS]; /* by clock */
   u32 uses; /* of loads */
   u32 over, over_by[LOADS]; /* clock up to which all loads are over; after which use */
@@ -99,7 +99,6 @@ typedef struct CtaAgent {
   u32 engine_clock[ENGINES];
   u8 engine_busy[ENGINES];
   PipeAgent *pipe; /* of every warp */
-  u8 engine_warp[ENGINES]; /* who had it last */
   u32 next_engine;
   Knowledge *freed; /* by tcgen05.dealloc */
   /* [column][16 lanes], a bit a lane; bytes. Left as they are by the CTA before: its

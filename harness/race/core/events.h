@@ -75,7 +75,6 @@ void global_free(Detector *d);
  * tells shape, kind and accumulator from others), a copy (FORM_COPY, FORM_SMALL_COPY:
  * .4x256b), a commit. Ids, or 0 without memory. */
 u32 detector_core(Detector *d, u32 slot, u32 warp, u32 lane, u32 form);
-u32 detector_copy(Detector *d, u32 slot, u32 warp, u32 lane, u32 form);
 u32 detector_commit(Detector *d, u32 slot, u32 warp, u32 lane);
 /* tcgen05.fence::before_thread_sync, ::after_thread_sync. */
 void detector_fence_before(Detector *d, u32 slot, u32 warp, u32 lanes);

@@ -50,6 +50,8 @@ static u32 form_of(Detector *d, u32 form) {
   return id + (id >= ANY_LANE);
 }
 
+/* Copies are in the pipe's clock as well: nobody knows one to be complete but by a commit,
+ * which tracks all before it. */
 u32 detector_core(Detector *d, u32 slot, u32 warp, u32 lane, u32 form) {
   PipeAgent *p = &d->cta[slot].pipe[warp];
   Knowledge *k = pipe_known(d, slot, warp, lane);
@@ -57,22 +59,10 @@ u32 detector_core(Detector *d, u32 slot, u32 warp, u32 lane, u32 form) {
   EngineAgent *e = detector_engine(d, id);
   if (!e) return 0;
   e->comp = pipe_comp(d, slot, PIPE_CORE, warp);
-  e->clock = ++p->clock[PIPE_CORE];
-  e->form = form == FORM_SHIFT ? FORM_SHIFT : form_of(d, form);
+  e->clock = p->by_lane[lane] = ++p->clock[PIPE_CORE];
+  e->form = form < FORM_FIRST ? form : form_of(d, form);
   issued(&d->cta[slot].warp[warp], 1u << lane, e->comp, e->clock);
   detector_note_id(d, id);
-  return id;
-}
-
-u32 detector_copy(Detector *d, u32 slot, u32 warp, u32 lane, u32 form) {
-  Knowledge *k = pipe_known(d, slot, warp, lane);
-  u32 id = k ? detector_start(d, slot, warp, 1u << lane, d->scratch) : 0;
-  EngineAgent *e = detector_engine(d, id);
-  if (!e) return 0;
-  e->form = form;
-  issued(&d->cta[slot].warp[warp], 1u << lane, e->comp, e->clock);
-  /* a commit completes with it */
-  for (u32 p = 0; p < PLANES; p++) knowledge_raise(k, p, e->comp, e->clock, ANY_LANE);
   return id;
 }
 
@@ -80,7 +70,6 @@ u32 detector_copy(Detector *d, u32 slot, u32 warp, u32 lane, u32 form) {
  * what a commit tracks. */
 static void sent(Detector *d, u32 slot, u32 warp, u32 lanes, u32 pipes) {
   CtaAgent *c = &d->cta[slot];
-  u32 engines = slot % d->cluster * d->per_cta + d->warps;
   for (u32 s = 0; s < c->warp[warp].n; s++) {
     if (!(c->warp[warp].strand[s].lanes & lanes)) continue;
     Knowledge *k = c->warp[warp].strand[s].known;
@@ -90,20 +79,20 @@ static void sent(Detector *d, u32 slot, u32 warp, u32 lanes, u32 pipes) {
       u32 at = pipe_comp(d, slot, p, warp);
       to[at] = from[at];
     }
-    for (u32 e = 0; e < ENGINES; e++)
-      if (c->engine_warp[e] == warp) to[engines + e] = from[engines + e];
   }
 }
 
-/* tcgen05.commit: completes with all that was issued, and what that came after. */
+/* tcgen05.commit: completes with all that its lane has issued, and what that came after.
+ * What other lanes issued in between counts as issued by it. */
 u32 detector_commit(Detector *d, u32 slot, u32 warp, u32 lane) {
   sent(d, slot, warp, 1u << lane, 1);
   Knowledge *k = pipe_known(d, slot, warp, lane);
-  if (!k) return 0;
-  for (u32 at = 0; at < PLANES; at++)
-    knowledge_raise(k, at, pipe_comp(d, slot, PIPE_CORE, warp),
-                    d->cta[slot].pipe[warp].clock[PIPE_CORE], ANY_LANE);
-  return detector_start(d, slot, warp, 1u << lane, k);
+  u32 id = k ? detector_start(d, slot, warp, 1u << lane, k) : 0;
+  EngineAgent *e = detector_engine(d, id);
+  for (u32 at = 0; e && at < PLANES; at++)
+    knowledge_raise(e->known, at, pipe_comp(d, slot, PIPE_CORE, warp),
+                    d->cta[slot].pipe[warp].by_lane[lane], ANY_LANE);
+  return id;
 }
 
 void detector_fence_before(Detector *d, u32 slot, u32 warp, u32 lanes) {
@@ -124,11 +113,9 @@ void detector_fence_after(Detector *d, u32 slot, u32 warp, u32 lanes) {
 void detector_tensor_wait(Detector *d, u32 slot, u32 warp, u32 kind) {
   WarpAgent *w = &d->cta[slot].warp[warp];
   u32 comp = pipe_comp(d, slot, kind, warp), clock = d->cta[slot].pipe[warp].clock[kind];
-  for (u32 s = 0; s < w->n; s++) {
+  for (u32 s = 0; s < w->n; s++)
     for (u32 p = 0; p < PLANES; p++)
       knowledge_raise(w->strand[s].known, p, comp, clock, ANY_LANE);
-    if (d->rows) clock_row(w->strand[s].known, ROW_READY)[comp] = clock;
-  }
   if (kind == PIPE_LOAD) d->cta[slot].pipe[warp].over = clock;
 }
 
@@ -193,10 +180,7 @@ static u32 pipelined(u32 first, u32 second) {
 }
 
 static u32 owner(const Detector *d, u32 comp) {
-  u32 at = comp % d->per_cta, cta = detector_cta_of(d, comp);
-  u32 warp = at < d->warps + ENGINES ? d->cta[cta].engine_warp[at - d->warps]
-                                     : detector_pipe_warp(d, comp);
-  return cta * d->warps + warp;
+  return detector_cta_of(d, comp) * d->warps + detector_pipe_warp(d, comp);
 }
 
 static u32 relaxed(Detector *d, const Accessor *a, u32 which, u32 verdict) {
@@ -207,7 +191,7 @@ static u32 relaxed(Detector *d, const Accessor *a, u32 which, u32 verdict) {
 
 static inline int in_core(const Detector *d, const Entry *e) {
   u32 at = e->comp % d->per_cta;
-  return at >= d->warps && at < d->warps + ENGINES + d->warps;
+  return at >= d->warps + ENGINES && at < d->warps + ENGINES + d->warps;
 }
 
 u32 tensor_order(Detector *d, const Accessor *a, const Entry *e) {

@@ -141,6 +141,12 @@ static u32 task_of(const Async *op) {
   return hash | 1u;
 }
 
+static u32 form_of(const Async *op) {
+  if (op->kind == ASYNC_TC_MMA) return tcgen05_issued(op)->form;
+  if (op->kind == ASYNC_TC_SHIFT) return FORM_SHIFT;
+  return tcgen05_issued(op)->small ? FORM_SMALL_COPY : FORM_COPY;
+}
+
 static void issue(void *state, Async *op, const Async *parent) {
   Watch *h = state;
   const Warp *w = op->warp;
@@ -150,12 +156,8 @@ static void issue(void *state, Async *op, const Async *parent) {
   if (op->kind == ASYNC_TMEM_LD || op->kind == ASYNC_TMEM_ST) return; /* see tensor() */
   if (d->keep_digest && !parent) detector_digest(d, slot, w->id, (u32)__builtin_ctz(of));
   if (parent) op->agent = detector_follow(d, parent->agent);
-  else if (op->kind == ASYNC_TC_MMA || op->kind == ASYNC_TC_SHIFT)
-    op->agent = detector_core(d, slot, w->id, op->lane,
-                              op->kind == ASYNC_TC_MMA ? tcgen05_issued(op)->form : FORM_SHIFT);
-  else if (op->kind == ASYNC_TC_CP)
-    op->agent = detector_copy(d, slot, w->id, op->lane,
-                              tcgen05_issued(op)->small ? FORM_SMALL_COPY : FORM_COPY);
+  else if (op->kind == ASYNC_TC_MMA || op->kind == ASYNC_TC_SHIFT || op->kind == ASYNC_TC_CP)
+    op->agent = detector_core(d, slot, w->id, op->lane, form_of(op));
   else if (op->kind == ASYNC_TC_COMMIT)
     op->agent = detector_commit(d, slot, w->id, op->lane);
   else op->agent = detector_issue(d, slot, w->id, of);
