@@ -12,6 +12,7 @@ from sidestream.harness.commands import console
 from sidestream.harness.commands.check import prepare_folder
 from sidestream.harness.dsl.chip import CHIPS
 from sidestream.harness.errors import UsageError
+from sidestream.harness.exec.build import cache_dir
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Finding, Verdict
 from sidestream.harness.run import script_checks
@@ -62,6 +63,7 @@ def run(
         landing=landing,
         options=options,
         profile=profile if races else None,
+        keys=cache_dir() / "keys",
     )
     words = ["sidestream run", f"--arch {arch}", f"--schedule {done.schedule}"]
     words += [] if races else ["--no-races"]

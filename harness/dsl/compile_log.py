@@ -22,6 +22,7 @@ class CompileRecord:
         kernels: Names of the entries in `ptx`.
         ptx: The PTX text; empty for a host function without kernels.
         image_sha256: Hash of the library image the host function loads, or "".
+        key: Hash of what was asked for (`compile_keys.key_of`), or "".
     """
 
     function: str
@@ -31,6 +32,7 @@ class CompileRecord:
     kernels: tuple[str, ...]
     ptx: str
     image_sha256: str
+    key: str = ""
 
     @property
     def ptx_sha256(self) -> str:
@@ -55,6 +57,7 @@ class CompileLog:
         seconds: float,
         ptx: str,
         image: bytes,
+        key: str = "",
     ) -> CompileRecord:
         """Append one compilation; `image` is the library image, empty without one."""
         record = CompileRecord(
@@ -65,6 +68,7 @@ class CompileLog:
             kernels=entry_names(ptx),
             ptx=ptx,
             image_sha256=hashlib.sha256(image).hexdigest() if image else "",
+            key=key,
         )
         with self._lock:
             self.records.append(record)

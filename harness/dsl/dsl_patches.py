@@ -12,10 +12,13 @@ import ctypes
 import functools
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sidestream.harness.dsl.compile_keys import key_of
 
 if TYPE_CHECKING:
     from sidestream.harness.dsl.activation import Activation
@@ -158,10 +161,35 @@ def keep_ptx(compiles: CompileLog, compiled: Callable[[], None]) -> None:
             seconds=seconds,
             ptx=ptx,
             image=images[0] if len(images) == 1 else b"",
+            key=getattr(asked, "key", ""),
         )
         return made
 
+    generate = CutlassBaseDSL.generate_mlir
+    asked = threading.local()
+
+    @functools.wraps(generate)
+    def generate_mlir(
+        self: Any,
+        function: Any,
+        name: Any,
+        attributes: Any,
+        args: Any,
+        kwargs: Any,
+        *more: Any,
+        **options: Any,
+    ) -> Any:
+        arch = self.compile_options.gpu_arch or self.envar.arch
+        asked.key = key_of(function, tuple(args), kwargs, arch=arch)
+        try:
+            return generate(
+                self, function, name, attributes, args, kwargs, *more, **options
+            )
+        finally:
+            asked.key = ""
+
     _replace(CutlassBaseDSL, "compile_and_cache", compile_and_cache)
+    _replace(CutlassBaseDSL, "generate_mlir", generate_mlir)
 
 
 def _surfacing(

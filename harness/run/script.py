@@ -24,9 +24,16 @@ from sidestream.harness.drivers.package_caches import SWITCHED_OFF
 from sidestream.harness.drivers.triton_stand_in import TritonForAutotuner
 from sidestream.harness.dsl.activation import Activation, activate
 from sidestream.harness.dsl.capture import Capture
+from sidestream.harness.dsl.compile_log import CompileRecord
+from sidestream.harness.dsl.key_record import KeyRecord
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Finding, Incomplete
-from sidestream.harness.run import script_allocations, script_checks, script_refusals
+from sidestream.harness.run import (
+    script_allocations,
+    script_checks,
+    script_keys,
+    script_refusals,
+)
 from sidestream.harness.run.holders import held_by_packages
 from sidestream.harness.run.steady import Steady
 from sidestream.harness.run.stream_launches import StreamLaunches
@@ -77,6 +84,7 @@ def run_script(
     landing: Landing,
     options: Options,
     profile: str | None,
+    keys: Path | None = None,
 ) -> ScriptRun:
     """Run a script under the virtual device and judge what it did.
 
@@ -89,6 +97,7 @@ def run_script(
         landing: When operations land.
         options: How launches are executed.
         profile: Under which to look for races inside launches, or None not to.
+        keys: Folder where processes keep what compile keys stand for, or None.
 
     Raises:
         UsageError: the process is bound to another device.
@@ -103,6 +112,7 @@ def run_script(
     runtime = device.runtime
     launches = StreamLaunches(runtime=runtime, options=lambda: options, profile=profile)
     compiled: list[Compiled] = []
+    records: list[tuple[CompileRecord, CallSite]] = []
     with ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, SWITCHED_OFF))
         stack.enter_context(ThreadEdges(runtime.order))
@@ -113,7 +123,7 @@ def run_script(
             *answers(Calls(runtime=runtime)),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))
-        stack.enter_context(_compilations(activation, compiled))
+        stack.enter_context(_compilations(activation, compiled, records))
         stack.enter_context(Capture(launches))
         stack.enter_context(_command_line(script, arguments))
         stack.enter_context(_importing(TritonForAutotuner()))
@@ -142,6 +152,8 @@ def run_script(
             *script_checks.compilations(compiled, home),
             *script_allocations.reserved(runtime.reservations, steady, home),
             *kept,
+            *script_keys.unequal(records, KeyRecord(keys) if keys else None),
+            *script_keys.shared(launches.contracts.shared),
             *script_refusals.refused(runtime.refusals),
             *script_refusals.empty(runtime.empty_graphs),
             *script_refusals.unfilled(runtime.captured.unfilled),
@@ -223,13 +235,20 @@ def _importing(finder: MetaPathFinder) -> Iterator[None]:
 
 
 @contextmanager
-def _compilations(activation: Activation, into: list[Compiled]) -> Iterator[None]:
+def _compilations(
+    activation: Activation,
+    into: list[Compiled],
+    records: list[tuple[CompileRecord, CallSite]],
+) -> Iterator[None]:
     """Note where each compilation is asked for."""
     add = activation.compiles.add
 
     def noted(**facts: Any) -> Any:
-        into.append((facts["source_name"], here()))
-        return add(**facts)
+        site = here()
+        into.append((facts["source_name"], site))
+        record = add(**facts)
+        records.append((record, site))
+        return record
 
     with mock.patch.object(activation.compiles, "add", noted):
         yield

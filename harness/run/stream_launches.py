@@ -11,6 +11,7 @@ from sidestream.harness.device.vgpu import Outcome
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.footprint.footprint import Footprint, Range
 from sidestream.harness.launch import Launch
+from sidestream.harness.run.launch_contracts import Contracts
 from sidestream.harness.runtime import Effects, Runtime, Span, Stream, here
 
 Place = tuple[int, int, str]
@@ -32,12 +33,14 @@ class StreamLaunches:
         options: Called for the way to execute a launch.
         device: Called for the current device.
         profile: Under which to look for races inside launches, or None not to.
+        contracts: What data kernels were launched for.
     """
 
     runtime: Runtime
     options: Callable[[], Options]
     device: Callable[[], int] = lambda: 0
     profile: str | None = None
+    contracts: Contracts = field(init=False)
     _past: list[Outcome] = field(default_factory=list)
     _table: AllocationTable = field(default_factory=AllocationTable)
     _covered: dict[Place, Allocation] = field(default_factory=dict)
@@ -45,6 +48,11 @@ class StreamLaunches:
     _called: dict[Stream, tuple[Hashable, object]] = field(default_factory=dict)
     """By stream, where it stood behind its last launch, and which launch that was."""
     _landed: object = None
+
+    def __post_init__(self) -> None:
+        self.contracts = Contracts(
+            lambda address: self.runtime.format_at(address, device=self.device())
+        )
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -64,7 +72,8 @@ class StreamLaunches:
         position, before = self._called.get(stream, (None, None))
         if position != runtime.position(stream):
             before = None  # something else came in between
-        own = object()
+        own, site = object(), here()
+        self.contracts.note(launch, site)
 
         def run() -> Effects:
             follows = before is not None and before is self._landed
@@ -76,7 +85,7 @@ class StreamLaunches:
             label=launch.kernel,
             stream=stream,
             run=run,
-            site=here(),
+            site=site,
             device=device,
         )
         self._called[stream] = runtime.position(stream), own

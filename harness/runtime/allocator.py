@@ -177,6 +177,7 @@ class Allocator:
                 f"{self.stats.allocated} allocated",
             )
         block.allocated, block.requested, block.label = True, size, label
+        block.format = ""
         pool.split(block, need)
         block.id = next(self._numbers)
         self._live[block.address] = block

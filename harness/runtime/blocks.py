@@ -50,6 +50,7 @@ class Block:
         allocated: Whether a caller has it.
         id: Number of the present allocation.
         label: What reports call it.
+        format: Type of the elements it was allocated for, as the caller spells it.
         uses: Other streams that use it, from `record_stream`.
         captured_uses: Those of `uses` that were recorded during a capture.
         events: Events that must pass before a freed block may be reused.
@@ -65,6 +66,7 @@ class Block:
     allocated: bool = False
     id: int = 0
     label: str = ""
+    format: str = ""
     uses: dict[Stream, None] = field(default_factory=dict)
     captured_uses: dict[Stream, None] = field(default_factory=dict)
     events: int = 0

@@ -119,6 +119,13 @@ class MemoryCalls(StreamMemoryCalls):
         """Return the allocated block that starts at an address, or None."""
         return self._allocators[device].at(address)
 
+    def format_at(self, address: int, *, device: int = 0) -> str:
+        """Return the element type of the block that holds an address, or ""."""
+        with self.lock:
+            start = self.tenancies.start_of(address)
+            block = self._allocators[device].at(start) if start is not None else None
+            return block.format if block is not None else ""
+
     def blocks(self, device: int = 0) -> Iterator[Block]:
         """Return the allocated blocks of a device."""
         return self._allocators[device].blocks()

@@ -22,7 +22,10 @@ Clock = Mapping[int, int]
 """By agent, how many of its operations are known to have happened before."""
 
 _MOST_FRAMES = 12
-_PASSED = ("torch", "sidestream.harness", "contextlib", "threading", "functools")
+_PASSED = (
+    *("torch", "sidestream.harness", "contextlib", "threading", "functools"),
+    *("cutlass", "tvm_ffi"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,8 +33,8 @@ class CallSite:
     """Where host code made a call.
 
     Attributes:
-        frames: `file:line in function`, innermost first; frames of torch and of this
-            project are left out, so that the first one is the user's.
+        frames: `file:line in function`, innermost first; frames of torch, of CuTe DSL
+            and of this project are left out, so that the first one is the user's.
         call: Number of the call that the program's own code made, where a
             `ProgramCalls` tells it apart from packages; 0 otherwise.
     """

@@ -44,6 +44,14 @@ class Tenancies:
         self._starts.pop(bisect_right(self._starts, start) - 1)
         self._past.append(ended)
 
+    def start_of(self, address: int) -> int | None:
+        """Return where the live allocation that holds an address starts, or None."""
+        index = bisect_right(self._starts, address) - 1
+        if index < 0:
+            return None
+        live = self._live[self._starts[index]]
+        return live.start if address < live.start + live.size else None
+
     def live(self) -> list[Tenancy]:
         """Return what is allocated now, by when it was."""
         return sorted(self._live.values(), key=lambda tenancy: tenancy.born)

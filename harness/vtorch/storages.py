@@ -111,6 +111,7 @@ class Storages:
         if not needed:
             return _over(self._empty, dtype, size, stride)
         block = self._runtime.malloc(needed, stream=stream, label=label)
+        block.format = str(dtype)
         lease = Lease(block.address, needed, lambda: self._back(block))
         self._blocks[block.address] = block
         return _over(torch.from_numpy(np.asarray(lease)), dtype, size, stride)

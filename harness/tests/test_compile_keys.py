@@ -1,0 +1,128 @@
+"""What decides a compilation, spelled: equal means equal, addresses are not in it."""
+
+import functools
+from dataclasses import dataclass, replace
+
+import pytest
+
+from sidestream.harness.dsl.compile_keys import key_of, ptx_hash
+from sidestream.harness.dsl.compile_log import CompileRecord
+from sidestream.harness.run.script_keys import unequal
+from sidestream.harness.runtime import CallSite
+
+
+def body(x):
+    return x
+
+
+@dataclass
+class Config:
+    tile: int = 128
+    causal: bool = False
+
+
+class Kernel:
+    def __init__(self, tile):
+        self.config = Config(tile=tile)
+
+    def __call__(self, x):
+        return x
+
+
+class SymInt:
+    width, divisibility = 32, 1
+
+
+def key(*args, function=body, arch="sm_100a", **kwargs):
+    return key_of(function, args, kwargs, arch=arch)
+
+
+def closing_over(value):
+    def inner(x):
+        return value
+
+    return inner
+
+
+A, B = SymInt(), SymInt()
+EQUAL = [
+    (lambda: key(Kernel(128)), lambda: key(Kernel(128))),
+    (lambda: key({"a": 1, "b": 2}), lambda: key({"b": 2, "a": 1})),
+    (lambda: key({0, 8}), lambda: key({8, 0})),
+    (lambda: key(A, A, B), lambda: key(B, B, A)),
+    (
+        lambda: key(function=closing_over(Config())),
+        lambda: key(function=closing_over(Config())),
+    ),
+]
+DIFFERENT = [
+    (lambda: key(Kernel(128)), lambda: key(Kernel(64))),
+    (lambda: key(1), lambda: key(True)),
+    (lambda: key(1), lambda: key("1")),
+    (lambda: key(int), lambda: key(float)),
+    (lambda: key(A, A), lambda: key(A, B)),
+    (lambda: key(1), lambda: key(1, arch="sm_120a")),
+    (lambda: key(1), lambda: key(function=closing_over(1))),
+    (
+        lambda: key(function=closing_over(1)),
+        lambda: key(function=closing_over(2)),
+    ),
+    (
+        lambda: key(functools.partial(body, 1)),
+        lambda: key(functools.partial(body, 2)),
+    ),
+    (lambda: key(Kernel(1).__call__), lambda: key(Kernel(2).__call__)),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), EQUAL)
+def test_what_is_asked_for_alike_has_one_key(one, other):
+    assert one() == other() != ""
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_what_differs_has_another(one, other):
+    assert one() != other()
+
+
+def test_what_shows_nothing_of_itself_has_none():
+    assert key(object()) == ""
+    endless = []
+    endless.append(endless)
+    assert key(endless) == ""
+
+
+def test_remarks_and_places_are_no_code():
+    text = '.loc 1 2 3\n  ret; // done\n.file 1 "a.py"\n'
+    assert ptx_hash(text) == ptx_hash(".loc 1 5 3\nret;\n")
+    assert ptx_hash(text) != ptx_hash("exit;\n")
+
+
+RECORD = CompileRecord(
+    function="f",
+    source_name="f",
+    arch="sm_100a",
+    seconds=0.0,
+    kernels=("k",),
+    ptx="ret;",
+    image_sha256="",
+    key="one",
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "count"),
+    [
+        ({}, 0),
+        ({"ptx": "exit;"}, 1),
+        ({"ptx": "exit;", "key": "two"}, 0),
+        ({"ptx": "exit;", "key": ""}, 0),
+        ({"ptx": "ret; // again"}, 0),
+    ],
+)
+def test_one_key_with_two_texts_is_told(change, count):
+    site = CallSite(frames=("package.py:3 in plan",))
+    seen = [(RECORD, site), (replace(RECORD, **change), site)]
+    found = unequal(seen, None)
+    assert [f.kind for f in found] == ["stale-key"] * count
+    assert all("in this process, at package.py:3" in f.message for f in found)
