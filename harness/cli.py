@@ -41,7 +41,9 @@ Device = Annotated[str, typer.Option(help="vgpu (virtual) or cuda (a real GPU)."
 Arch = Annotated[str, typer.Option(help="sm_100a, sm_120a or sm_90a.")]
 Names = Annotated[
     list[str] | None,
-    typer.Option("--scenario", metavar="NAME", help="Scenario; repeatable."),
+    typer.Option(
+        "--scenario", metavar="NAME", help="Scenario, or a pattern; repeatable."
+    ),
 ]
 Traces = Annotated[
     list[str] | None,

@@ -7,6 +7,7 @@ what it is for; a public bug that it would have shown is named by its id.
 from __future__ import annotations
 
 import difflib
+import fnmatch
 
 from sidestream.harness.errors import UsageError
 from sidestream.scenarios.case import Scenario
@@ -48,6 +49,24 @@ def by_name(name: str) -> Scenario:
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"; did you mean {', '.join(close)}?" if close else ""
     raise UnknownScenarioError(f"no scenario is called {name!r}{hint}")
+
+
+def matching(pattern: str) -> tuple[Scenario, ...]:
+    """Return the scenarios whose names match a shell pattern, or the one of that name.
+
+    Raises:
+        UnknownScenarioError: there is none; also a KeyError.
+    """
+    if not any(sign in pattern for sign in "*?["):
+        return (by_name(pattern),)
+    found = tuple(
+        scenario
+        for scenario in (*EVERY, *MUTATION)
+        if fnmatch.fnmatchcase(scenario.name, pattern)
+    )
+    if not found:
+        raise UnknownScenarioError(f"no scenario's name matches {pattern!r}")
+    return found
 
 
 def with_tags(*tags: str) -> tuple[Scenario, ...]:

@@ -36,7 +36,7 @@ class Selection:
     beyond the interface of our kernels where they are asked for.
 
     Attributes:
-        names: Scenarios of the catalogue, or `all`.
+        names: Scenarios of the catalogue, shell patterns of names, or `all`.
         traces: CSV files, or names of the traces that come with the package.
         steps: Steps to replay of each trace.
         beyond: Whether the implementation may serve more than our kernels do.
@@ -65,9 +65,7 @@ class Selection:
         beyond = PUBLIC if self.beyond else ()
         for name in dict.fromkeys(self.names):
             whole = name == EVERYTHING
-            found += (
-                (catalogue.CATALOGUE + beyond) if whole else [catalogue.by_name(name)]
-            )
+            found += catalogue.CATALOGUE + beyond if whole else catalogue.matching(name)
         found = list(dict.fromkeys(found))
         traces = self.traces
         if not found and not traces:

@@ -46,6 +46,7 @@ def one_line(text):
     ("arguments", "words"),
     [
         (["--scenario", "side-strem"], "did you mean side-stream"),
+        (["--scenario", "side-x*"], "no scenario's name matches"),
         (["--impl", "fa5"], "there are sidestream, fa4, cudnn"),
         (["--arch", "sm_75"], "there are sm_90a, sm_100a, sm_120a"),
         (["--kernel", "sm120", "--arch", "sm_100a"], "does not compile for sm_100a"),

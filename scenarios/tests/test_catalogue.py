@@ -10,9 +10,12 @@ from sidestream.scenarios.case import build
 from sidestream.scenarios.catalogue import (
     CATALOGUE,
     LARGEST_FLOPS,
+    UnknownScenarioError,
     by_name,
+    matching,
     with_tags,
 )
+from sidestream.scenarios.catalogue_mutation import MUTATION
 from sidestream.scenarios.core import CORE, CORE_TAG, core
 
 
@@ -21,6 +24,31 @@ def test_names_are_unique_and_fit_a_command_line():
     assert len(set(names)) == len(names) >= 40
     assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in names)
     assert all(s.description.endswith(".") and s.tags for s in CATALOGUE)
+
+
+def test_patterns_find_every_scenario_of_a_family():
+    family = matching("mutate-band-d64-*")
+    assert set(family) == {s for s in MUTATION if s.name.startswith("mutate-band-d64-")}
+    assert len(family) == 8
+    assert matching("totals-[ab]") == (by_name("totals-a"), by_name("totals-b"))
+    assert matching("two-short") == (by_name("two-short"),)
+    with pytest.raises(UnknownScenarioError, match="no scenario's name matches"):
+        matching("mutate-band-d63-*")
+
+
+def test_launches_for_mutation_of_a_family_have_one_text():
+    """What a kernel may compile by is the same, and no batch is of one sequence."""
+    families = {}
+    for scenario in MUTATION:
+        families.setdefault(scenario.tags[1], []).append(scenario)
+    for scenarios in families.values():
+        facts = {
+            (s.head_dim, s.causal, s.max_len_q, s.max_len_kv, s.lengths_q_form)
+            for s in scenarios
+        }
+        assert len(facts) == 1
+        assert all(len(s.lengths_q) > 1 for s in scenarios)
+        assert max(max(s.lengths_q) for s in scenarios) <= scenarios[0].max_len_q
 
 
 def test_no_scenario_is_too_large_for_a_virtual_gpu():
