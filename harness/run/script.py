@@ -85,6 +85,7 @@ def run_script(
     options: Options,
     profile: str | None,
     keys: Path | None = None,
+    torch_version: tuple[int, int] | None = None,
 ) -> ScriptRun:
     """Run a script under the virtual device and judge what it did.
 
@@ -97,6 +98,8 @@ def run_script(
         landing: When operations land.
         options: How launches are executed.
         profile: Under which to look for races inside launches, or None not to.
+        torch_version: The torch whose `ExternalStream(0)` it is; the installed one if
+            absent.
         keys: Folder where processes keep what compile keys stand for, or None.
 
     Raises:
@@ -108,7 +111,12 @@ def run_script(
         return script_checks.of_package(file, home)
 
     activation = activate(arch=arch)
-    device = VirtualTorch(activation.chip, landing=landing, activation=activation)
+    device = VirtualTorch(
+        activation.chip,
+        landing=landing,
+        activation=activation,
+        torch_version=torch_version,
+    )
     runtime = device.runtime
     launches = StreamLaunches(runtime=runtime, options=lambda: options, profile=profile)
     compiled: list[Compiled] = []

@@ -8,7 +8,7 @@ import cuda.bindings.driver as driver
 import cutlass
 import torch
 from cutlass import cute
-from cutlass.cute.runtime import make_fake_compact_tensor
+from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_tensor
 
 THREADS = 32
 
@@ -37,9 +37,13 @@ class Scaled:
 
     Args:
         key_holds_total: Whether the compiled code is kept by the total of each call
-            (NVIDIA/cudnn-frontend#1039), not for all of them.
+            (NVIDIA/cudnn-frontend#552), not for all of them.
         lengths_on_host: Whether execute reads the lengths back
             (NVIDIA/cudnn-frontend#606) instead of being told a bound.
+        key_holds_strides: Whether the compiled code is kept by the stride of each call
+            (NVIDIA/cudnn-frontend#1039).
+        scales_on_host: Whether execute reads four device scales
+            (NVIDIA/cudnn-frontend#619).
         fills_output: Whether execute clears what the kernel writes wholly.
         allocates: Whether execute asks the driver for scratch, and gives it back.
         pins: Whether execute asks the driver for pinned memory.
@@ -52,6 +56,8 @@ class Scaled:
         *,
         key_holds_total: bool = False,
         lengths_on_host: bool = False,
+        key_holds_strides: bool = False,
+        scales_on_host: bool = False,
         fills_output: bool = False,
         allocates: bool = False,
         pins: bool = False,
@@ -59,6 +65,8 @@ class Scaled:
         returns: bool = False,
     ) -> None:
         self._key_holds_total = key_holds_total
+        self._key_holds_strides = key_holds_strides
+        self._scales_on_host = scales_on_host
         self._lengths_on_host = lengths_on_host
         self._fills_output = fills_output
         self._allocates = allocates
@@ -83,19 +91,41 @@ class Scaled:
         with torch.cuda.stream(stream):
             if self._lengths_on_host:
                 rows = sum(lengths.tolist())
+            if self._scales_on_host:
+                self._read_scales(lengths)
             if self._fills_output:
                 y.zero_()
         self._scratch(stream)
         handle = driver.CUstream(stream.cuda_stream)
-        key = rows if self._key_holds_total else None
+        total = rows if self._key_holds_total else None
+        step = x.stride(0) if self._key_holds_strides else None
+        key = total, step
         if key not in self._compiled:
-            extent = rows if self._key_holds_total else cute.sym_int()
-            fake = make_fake_compact_tensor(cutlass.Float32, (extent,))
-            self._compiled[key] = cute.compile(
-                scale, fake, fake, cutlass.Int32(rows), handle
-            )
+            self._compiled[key] = self._compile(total, step, rows, handle)
         self._compiled[key](x, y, rows, handle)
         return y
+
+    def _compile(
+        self, total: int | None, step: int | None, rows: int, handle: Any
+    ) -> Any:
+        """Compile for one total and one stride, or for any where they are None."""
+        extent = total or cute.sym_int()
+        x = make_fake_tensor(
+            cutlass.Float32, (extent,), stride=(step or cute.sym_int64(),)
+        )
+        y = make_fake_compact_tensor(cutlass.Float32, (extent,))
+        return cute.compile(
+            scale, x, y, cutlass.Int32(rows), handle, options="--enable-tvm-ffi"
+        )
+
+    def _read_scales(self, lengths: torch.Tensor) -> float:
+        """Return the product of four scales, each read by a line of its own."""
+        first, last = lengths[0], lengths[-1]
+        q = first.item()
+        k = last.item()
+        v = first.item()
+        o = last.item()
+        return float(q * k * v * o)
 
     def _scratch(self, stream: Any) -> None:
         """Get scratch in one of the wrong ways, as told."""

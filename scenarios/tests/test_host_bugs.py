@@ -22,6 +22,9 @@ BUGS = {
     "cleared_in_capture": "capture",
     "loss_read_in_capture": "capture",
     "freed_in_capture": "capture",
+    "rows_far_apart": "out-of-bounds",
+    "scratch_by_query": "out-of-bounds",
+    "default_as_external": "stream-race",
 }
 REFUSED = ("loss_read_in_capture", "freed_in_capture")
 """Bugs that the runtime refuses as CUDA does."""
@@ -35,6 +38,7 @@ def run(name, policy, *arguments):
         landing=Landing.parse(policy),
         options=Options(),
         profile=None,
+        torch_version=(2, 12) if name == "default_as_external" else None,
     )
 
 
@@ -43,7 +47,8 @@ def run(name, policy, *arguments):
 def test_a_bug_is_found_by_its_kind(name, policy):
     done = run(name, policy, "buggy")
     assert {finding.kind for finding in done.findings} == {BUGS[name]}
-    assert all(name in str(finding.sites) for finding in done.findings)
+    place = name if BUGS[name] != "out-of-bounds" else "placed.py"
+    assert all(place in str(finding.sites) for finding in done.findings)
 
 
 @pytest.mark.parametrize("policy", ["eager", "laziest", "latest", "random:5"])
@@ -70,7 +75,9 @@ def test_what_a_capture_forbids_is_refused_by_its_name(name):
 
 PACKAGE = {
     "key_holds_total": "cache-miss",
+    "key_holds_strides": "cache-miss",
     "lengths_on_host": "host-sync",
+    "scales_on_host": "host-sync",
     "fills_output": "hidden-launch",
     "allocates": "host-alloc",
     "pins": "host-alloc",
@@ -85,7 +92,7 @@ def test_what_a_package_does_at_every_step(bug, policy):
     kinds = {finding.kind for finding in done.findings}
     # What gives memory back to the driver waits for the device as well.
     assert kinds == {PACKAGE[bug], *(["host-sync"] if bug == "allocates" else [])}
-    place = "at_every_step.py" if bug == "key_holds_total" else "scaled.py"
+    place = "at_every_step.py" if bug.startswith("key_holds") else "scaled.py"
     assert all(place in str(finding.sites) for finding in done.findings)
     assert done.incomplete == ()
 
@@ -97,3 +104,22 @@ def test_a_package_without_bugs_is_clean(policy):
     assert done.incomplete == ()
     assert len(done.compiled) == 1
     assert len(done.outcomes) == 4
+
+
+def test_every_scale_that_is_read_has_its_line():
+    done = run("package_at_every_step", "eager", "scales_on_host")
+    assert [finding.count for finding in done.findings] == [4] * 4
+    assert len({finding.sites[0].source for finding in done.findings}) == 4
+
+
+def test_since_torch_2_13_an_external_0_is_the_default_stream():
+    done = run_script(
+        SCRIPTS / "default_as_external.py",
+        ["buggy"],
+        arch="sm_120a",
+        landing=Landing(),
+        options=Options(),
+        profile=None,
+        torch_version=(2, 13),
+    )
+    assert (done.findings, done.incomplete) == ((), ())
