@@ -11,13 +11,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sidestream.harness.finding import Verdict
 from sidestream.reports import cost_text
 from sidestream.reports.cost import LaunchCost, document, parse
+from sidestream.scenarios.catalogue_wide import SHAPES
 from sidestream.scenarios.scenario import Scenario
 
 KERNELS = {
@@ -45,6 +46,17 @@ PROBLEMS = (
         lengths_kv=(700, 5, 0, 300, 1, 129, 64, 257),
     ),
 )
+WIDE_PROBLEMS = tuple(
+    replace(
+        problem,
+        name=f"{problem.name}-{shape}",
+        description=f"{problem.description}, {shape}",
+        **dims,
+    )
+    for shape, dims in SHAPES.items()
+    for problem in PROBLEMS
+)
+"""The same at head dims past 128, for targets that have kernels of them."""
 SOFTMAX_ROLES = ("softmax", "consumer", "whole")
 """The role that takes the exponentials, by kind of kernel."""
 
@@ -76,10 +88,15 @@ class Measured:
         return max(busy, key=lambda cost: cost.area, default=None)
 
 
+def problems(arch: str) -> tuple[Scenario, ...]:
+    """Return what is measured on a target."""
+    return PROBLEMS + (WIDE_PROBLEMS if arch == "sm_100a" else ())
+
+
 def measure(arch: str, impls: Sequence[str] = ()) -> Iterator[Measured]:
     """Measure every problem with every implementation that has a kernel for `arch`."""
     for impl in impls or KERNELS[arch]:
-        for problem in PROBLEMS:
+        for problem in problems(arch):
             yield _apart(impl, arch, problem.name)
 
 
@@ -113,8 +130,16 @@ def _here(impl: str, arch: str, problem: str) -> dict[str, Any]:
     from sidestream.harness.run.case import Bench, run_case
     from sidestream.harness.run.settings import Settings
 
-    scenario = next(p for p in PROBLEMS if p.name == problem)
-    settings = Settings(impl=impl, kernel=KERNELS[arch][impl], arch=arch, stats=True)
+    scenario = next(p for p in problems(arch) if p.name == problem)
+    settings = Settings(
+        impl=impl,
+        kernel=KERNELS[arch][impl],
+        arch=arch,
+        stats=True,
+        # Counting needs none, and some of these kernels are kept unseen by the check.
+        races=scenario in PROBLEMS,
+        deadline=1200.0,
+    )
     outcome = run_case(Bench(settings=settings), scenario)
     reasons = [entry.reason for entry in outcome.incomplete]
     reasons += [finding.message for finding in outcome.findings]
@@ -153,7 +178,7 @@ def _waits(cost: LaunchCost, what: str) -> int:
 
 def show(arch: str, rows: Sequence[Measured]) -> None:
     """Print a table for each problem, then the roles of every kernel."""
-    for problem in PROBLEMS:
+    for problem in problems(arch):
         mine = [row for row in rows if row.problem == problem.name]
         print(f"\n### {arch}, {problem.name}: {problem.description}\n")
         for row in mine:
@@ -185,7 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("impl")
     parser.add_argument("arch", choices=KERNELS)
-    parser.add_argument("problem", choices=[p.name for p in PROBLEMS])
+    parser.add_argument("problem", choices=[p.name for p in problems("sm_100a")])
     chosen = parser.parse_args()
     print(json.dumps(_here(chosen.impl, chosen.arch, chosen.problem)))
 

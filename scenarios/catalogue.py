@@ -18,12 +18,13 @@ from sidestream.scenarios.catalogue_masks import MASKS
 from sidestream.scenarios.catalogue_mutation import MUTATION
 from sidestream.scenarios.catalogue_numerics import NUMERICS
 from sidestream.scenarios.catalogue_public import PUBLIC
+from sidestream.scenarios.catalogue_wide import WIDE
 
 CATALOGUE: tuple[Scenario, ...] = (*LENGTHS, *MASKS, *LAYOUT, *NUMERICS, *HOST)
 """The named scenarios of our kernels' interface, in the order they are run."""
 
-EVERY: tuple[Scenario, ...] = (*CATALOGUE, *PUBLIC)
-"""With those that only public packages serve."""
+EVERY: tuple[Scenario, ...] = (*CATALOGUE, *WIDE, *PUBLIC)
+"""With those of head dims that some targets take, and of public packages."""
 
 LARGEST_FLOPS = 60_000_000
 """No scenario of the catalogue has more work than this; those of `PUBLIC` may."""

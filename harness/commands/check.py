@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from sidestream.reports.known import read as read_known
 from sidestream.reports.write import write
 from sidestream.scenarios import catalogue, trace
 from sidestream.scenarios.catalogue_public import PUBLIC
+from sidestream.scenarios.catalogue_wide import WIDE
 from sidestream.scenarios.core import CORE_TAG
 from sidestream.scenarios.scenario import Scenario
 
@@ -65,7 +67,8 @@ class Selection:
         beyond = PUBLIC if self.beyond else ()
         for name in dict.fromkeys(self.names):
             whole = name == EVERYTHING
-            found += catalogue.CATALOGUE + beyond if whole else catalogue.matching(name)
+            every = catalogue.CATALOGUE + WIDE + beyond
+            found += every if whole else catalogue.matching(name)
         found = list(dict.fromkeys(found))
         traces = self.traces
         if not found and not traces:
@@ -184,12 +187,17 @@ def listing() -> str:
     lines = ["implementations and kernels:"]
     for impl, kernels in KERNELS.items():
         lines += [f"  {impl} {name}: {', '.join(at)}" for name, at in kernels.items()]
+    lines.append("what sidestream serves:")
+    support = importlib.import_module("sidestream.kernels.support")
+    lines += [f"  {row}" for row in support.table()]
     lines.append("archs:")
     lines += [f"  {arch}: {chip.name}" for arch, chip in CHIPS.items()]
     lines.append("traces:")
     lines += [f"  {name}" for name in trace.EXCERPTS]
     lines.append("scenarios:")
     lines += [f"  {s.name}: {s.description}" for s in catalogue.CATALOGUE]
+    lines.append("scenarios of head dims past 128:")
+    lines += [f"  {s.name}: {s.description}" for s in WIDE]
     lines.append("scenarios of public packages:")
     lines += [f"  {s.name}: {s.description}" for s in PUBLIC]
     return "\n".join(lines)

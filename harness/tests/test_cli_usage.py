@@ -13,6 +13,7 @@ from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.dsl.record import write_launch
 from sidestream.harness.run import token
 from sidestream.harness.run.settings import Settings
+from sidestream.kernels import support
 from sidestream.scenarios import catalogue
 
 SMOKE = catalogue.by_name("side-stream")
@@ -248,7 +249,9 @@ def test_the_listing_names_everything(capsys, monkeypatch):
         cli.main()
     assert not stop.value.code
     shown = capsys.readouterr().out
-    for scenario in catalogue.CATALOGUE:
+    for scenario in catalogue.EVERY:
         assert scenario.name in shown
+    for row in support.table():
+        assert row in shown
     for word in ("fa4", "cudnn", "sm_120a", "sm_90a", "sm_100a", "conv"):
         assert word in shown

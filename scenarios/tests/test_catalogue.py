@@ -9,6 +9,7 @@ from sidestream.reference.tolerance import bound, compare
 from sidestream.scenarios.case import build
 from sidestream.scenarios.catalogue import (
     CATALOGUE,
+    EVERY,
     LARGEST_FLOPS,
     UnknownScenarioError,
     by_name,
@@ -16,14 +17,16 @@ from sidestream.scenarios.catalogue import (
     with_tags,
 )
 from sidestream.scenarios.catalogue_mutation import MUTATION
+from sidestream.scenarios.catalogue_wide import LARGEST_WIDE_FLOPS, SHAPES, WIDE
 from sidestream.scenarios.core import CORE, CORE_TAG, core
 
 
 def test_names_are_unique_and_fit_a_command_line():
-    names = [s.name for s in CATALOGUE]
-    assert len(set(names)) == len(names) >= 40
+    assert len(CATALOGUE) >= 40
+    names = [s.name for s in EVERY]
+    assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in names)
-    assert all(s.description.endswith(".") and s.tags for s in CATALOGUE)
+    assert all(s.description.endswith(".") and s.tags for s in EVERY)
 
 
 def test_patterns_find_every_scenario_of_a_family():
@@ -53,6 +56,7 @@ def test_launches_for_mutation_of_a_family_have_one_text():
 
 def test_no_scenario_is_too_large_for_a_virtual_gpu():
     assert max(s.flops for s in CATALOGUE) <= LARGEST_FLOPS
+    assert max(s.flops for s in WIDE) <= LARGEST_WIDE_FLOPS
 
 
 def test_core_scenarios_declare_the_same_and_are_enough_for_a_main_job():
@@ -138,6 +142,44 @@ def test_the_kernels_take_every_declaration(scenario):
     check_spec(spec)
     inputs = build(scenario)
     validate_lengths(spec, inputs.lengths_q.tolist(), inputs.lengths_kv.tolist())
+
+
+@pytest.mark.parametrize("scenario", WIDE, ids=lambda s: s.name)
+def test_sm100_takes_every_wide_declaration(scenario):
+    spec = AttentionSpec(arch="sm_100a", **scenario.declaration())
+    check_spec(spec)
+    inputs = build(scenario)
+    validate_lengths(spec, inputs.lengths_q.tolist(), inputs.lengths_kv.tolist())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_choice_of_the_interface_occurs_at_each_wide_head(shape):
+    """What the catalogue covers at some head dim, each of these shapes meets."""
+    mine = [s for s in WIDE if shape in s.tags]
+
+    def values(field):
+        return {getattr(s, field) for s in mine}
+
+    assert values("dtype") == {"float16", "bfloat16"}
+    assert values("causal") == {"none", "top_left", "bottom_right"}
+    assert values("lse") == {"none", "token_major", "head_major"}
+    assert values("sinks") == {True, False}
+    assert values("stream") == {"default", "side"}
+    assert values("lengths_q_form") == {"counts", "prefix"}
+    assert {"packed", "spread"} <= values("layout")
+    assert any(s.base_q != s.base_kv for s in mine)
+    assert any(s.window_left is not None for s in mine)
+    assert any(s.window_right is not None for s in mine)
+    assert any(s.heads_q == s.heads_kv for s in mine)
+    assert any(s.heads_q // s.heads_kv % 2 for s in mine if s.heads_q > s.heads_kv)
+    assert any(s.heads_q // s.heads_kv % 2 == 0 for s in mine)
+    assert any(s.tail_kv and s.tail_fill == "nan" for s in mine)
+    assert any(s.nan_sequences for s in mine)
+    assert any(s.capacity_q == 0 for s in mine)
+    assert any(s.capacity_kv == 0 for s in mine)
+    assert any(s.total_q == 0 < s.capacity_q for s in mine)
+    assert any((s.scale or 1.0) < 0.0 for s in mine)
+    assert any(s.sink_value is not None for s in mine)
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():

@@ -16,12 +16,16 @@ from sidestream.harness.run.case import Bench, CaseRun, run_case
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.settings import Settings
 from sidestream.scenarios import catalogue, trace
+from sidestream.scenarios.catalogue_wide import SHAPES, WIDE_CORE_TAG
 from sidestream.scenarios.core import CORE_TAG
 from sidestream.scenarios.scenario import Scenario
 
 CORE = [scenario.name for scenario in catalogue.with_tags(CORE_TAG)]
 OTHERS = ("d128-fp16", "sinks-window", "window-keyless-rows", "negative-scale")
 """One compilation each: a wide head, and what the core declaration leaves out."""
+WIDE = [scenario.name for scenario in catalogue.with_tags(WIDE_CORE_TAG)]
+"""Of each shape past head dim 128; and head dims that do not fill their blocks."""
+BETWEEN = ("wide-d72x136", "wide-d136x40")
 
 STEPS = 12
 SEEDS = range(1, 21)
@@ -57,7 +61,7 @@ def require_clean(bench, scenario):
     return outcome.case
 
 
-@pytest.mark.parametrize("name", [*CORE, *OTHERS])
+@pytest.mark.parametrize("name", [*CORE, *OTHERS, *WIDE, *BETWEEN])
 def test_scenarios(bench, name):
     require_clean(bench, catalogue.by_name(name))
 
@@ -99,7 +103,19 @@ class ManySchedules(CaseRun):
 
 @pytest.mark.parametrize("heads_kv", [1, 2])
 def test_twenty_schedules_give_the_same_bits(bench, heads_kv):
-    scenario = replace(UNEQUAL, heads_kv=heads_kv)
+    require_equal_bits(bench, replace(UNEQUAL, heads_kv=heads_kv))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_twenty_schedules_give_the_same_bits_at_wide_heads(bench, shape):
+    lengths = (150, 1, 0, 17), (300, 1, 40, 0)
+    scenario = replace(
+        UNEQUAL, lengths_q=lengths[0], lengths_kv=lengths[1], **SHAPES[shape]
+    )
+    require_equal_bits(bench, scenario)
+
+
+def require_equal_bits(bench, scenario):
     run = ManySchedules(bench, scenario, Phases(origin=bench.origin, track="main"))
     outcome = run.run()
     assert len(run.runs) == len(SEEDS) + 1
