@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sidestream.scenarios.catalogue_wide import SHAPES
 from sidestream.scenarios.scenario import Scenario
 
 MUTATION_TAG = "mutation"
@@ -125,6 +126,13 @@ MUTATION: tuple[Scenario, ...] = (
     *_family("causal-d128", head_dim=128, causal="bottom_right"),
     *_family("full-d128", head_dim=128),
     *_family("band-d64", head_dim=64, causal="bottom_right", window_left=200),
+    *(
+        scenario
+        for shape, dims in SHAPES.items()
+        for scenario in _family(
+            f"band-{shape}", causal="bottom_right", window_left=200, **dims
+        )
+    ),
     *_decode("decode-d128", head_dim=128, causal="bottom_right", window_left=200),
 )
 """Not part of a check of everything: `record --scenario` takes them by name."""

@@ -141,36 +141,44 @@ def stage_output(
 ) -> None:
     """Normalise the thread's row of O and hand it to the epilogue; zeros without tiles.
 
-    `outputs` counts what each of the buffers has held.
+    As many blocks go together as there are buffers; `outputs` counts what each of them
+    has held.
 
     A register that a load gives may be used without a wait (PTX ISA, "Register
     dependencies, same thread"). The wait is for the next unit's write of O; it comes
-    once a block, so that no arrival leaves a load behind.
+    once before blocks are handed over, so that no arrival leaves a load behind.
     """
     values = cute.make_rmem_tensor(LOAD, Float32)
-    for block in cutlass.range_constexpr(config.chunks_v):
-        buffer = sub * config.out_buffers + block % config.out_buffers
-        bar.wait_empty(barriers + (bar.DRAINED + buffer), outputs[buffer])
-        for part in cutlass.range_constexpr(CHUNK // LOAD):
-            values.fill(0.0)
-            column = tmem.O_COLUMN[sub] + block * CHUNK + part * LOAD
-            if visits > 0:
-                tmem.load_row(base, Int32(column), thread, LOAD, values)
-                if cutlass.const_expr(part == CHUNK // LOAD - 1):
-                    tmem.wait_loads()
-                for j in cutlass.range_constexpr(0, LOAD, 2):
-                    values[j], values[j + 1] = cute.arch.mul_packed_f32x2(
-                        (values[j], values[j + 1]), (factor, factor)
-                    )
-            stage_row(
-                config,
-                smem_out + buffer * (BLOCK_BYTES // 2),
-                thread,
-                part * LOAD,
-                values,
-            )
-        cute.arch.mbarrier_arrive(barriers + (bar.STAGED + buffer))
-        outputs[buffer] = outputs[buffer] + 1
+    together = min(config.out_buffers, config.chunks_v)
+    first = sub * config.out_buffers
+    for group in cutlass.range_constexpr(config.chunks_v // together):
+        for place in cutlass.range_constexpr(together):
+            buffer = first + place
+            bar.wait_empty(barriers + (bar.DRAINED + buffer), outputs[buffer])
+            column = tmem.O_COLUMN[sub] + (group * together + place) * CHUNK
+            for part in cutlass.range_constexpr(CHUNK // LOAD):
+                values.fill(0.0)
+                last = place == together - 1 and part == CHUNK // LOAD - 1
+                if visits > 0:
+                    start = Int32(column + part * LOAD)
+                    tmem.load_row(base, start, thread, LOAD, values)
+                    if cutlass.const_expr(last):
+                        tmem.wait_loads()
+                    for j in cutlass.range_constexpr(0, LOAD, 2):
+                        values[j], values[j + 1] = cute.arch.mul_packed_f32x2(
+                            (values[j], values[j + 1]), (factor, factor)
+                        )
+                stage_row(
+                    config,
+                    smem_out + buffer * (BLOCK_BYTES // 2),
+                    thread,
+                    part * LOAD,
+                    values,
+                )
+        for place in cutlass.range_constexpr(together):
+            buffer = first + place
+            cute.arch.mbarrier_arrive(barriers + (bar.STAGED + buffer))
+            outputs[buffer] = outputs[buffer] + 1
 
 
 @cute.jit
