@@ -303,6 +303,14 @@ def run_command(
         ),
     ] = "",
     races: Races = True,
+    devices: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=8,
+            help="Devices that cuda.bindings sees; torch sees the first.",
+        ),
+    ] = 1,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for the report.")
     ] = None,
@@ -320,6 +328,7 @@ def run_command(
         races=races,
         out=out,
         command=_command_line(),
+        devices=devices,
     )
     raise typer.Exit(status)
 

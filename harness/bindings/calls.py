@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from sidestream.harness.bindings.contexts import Contexts
 from sidestream.harness.runtime import (
     CudaError,
     Event,
@@ -38,10 +39,13 @@ class Calls:
     Attributes:
         runtime: What they arrive at.
         device: Returns the current device.
+        contexts: Current devices and contexts of threads; None for one device that
+            every thread has.
     """
 
     runtime: Runtime
     device: Callable[[], int] = lambda: 0
+    contexts: Contexts | None = None
     _numbers: itertools.count[int] = field(
         default_factory=lambda: itertools.count(_FIRST_HANDLE)
     )

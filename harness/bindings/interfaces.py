@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from sidestream.harness.bindings.calls import Calls
+from sidestream.harness.bindings.context_calls import context_calls, device_calls
 from sidestream.harness.runtime import CudaError
 
 _KINDS = ("h2h", "h2d", "d2h", "d2d")
@@ -25,15 +28,38 @@ def answers(calls: Calls) -> Iterator[tuple[object, str, Answer]]:
         return
     runtime: Any = importlib.import_module("cuda.bindings.runtime")
     driver: Any = importlib.import_module("cuda.bindings.driver")
+    contexts = calls.contexts
+    attach = contexts.attach if contexts is not None else _nothing_to_do
     for name, call in _runtime(calls, runtime).items():
-        yield runtime, name, _answer(runtime.cudaError_t, call)
+        yield runtime, name, _answer(runtime.cudaError_t, call, attach)
     for name, call in _driver(calls, driver).items():
-        yield driver, name, _answer(driver.CUresult, call)
+        need = _nothing_to_do
+        if contexts is not None and _NEEDS_CONTEXT.match(name):
+            need = functools.partial(contexts.need, name)
+        yield driver, name, _answer(driver.CUresult, call, need)
+    if contexts is None:
+        return
+    for name, call in device_calls(contexts).items():
+        yield runtime, name, _answer(runtime.cudaError_t, call, _nothing_to_do)
+    for name, call in context_calls(contexts, driver).items():
+        yield driver, name, _answer(driver.CUresult, call, _nothing_to_do)
 
 
-def _answer(status: Any, call: Callable[..., Any]) -> Answer:
+_NEEDS_CONTEXT = re.compile(
+    r"cu(MemAlloc|MemHostAlloc|StreamCreate\w*|EventCreate|CtxSynchronize"
+    r"|Memcpy\w+(?<!Async)|MemsetD\d+(?<!Async))$"
+)
+"""Calls of the driver that take nothing which tells their context."""
+
+
+def _nothing_to_do() -> None:
+    """Stand for what a call has to see to first."""
+
+
+def _answer(status: Any, call: Callable[..., Any], first: Callable[[], None]) -> Answer:
     def answer(*args: Any) -> tuple[Any, ...]:
         try:
+            first()
             value = call(*args)
         except CudaError as error:
             return (status(error.number), *(() if _nothing(call) else (None,)))
@@ -44,7 +70,7 @@ def _answer(status: Any, call: Callable[..., Any]) -> Answer:
 
 def _nothing(call: Callable[..., Any]) -> bool:
     """Whether a call gives no value beside the status."""
-    return call.__annotations__.get("return") in (None, "None")
+    return call.__annotations__.get("return", "something") in (None, "None")
 
 
 def _runtime(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:

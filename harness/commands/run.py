@@ -24,7 +24,7 @@ from sidestream.reports.write import write
 
 CHECKS = (
     *("stream-race", "allocator-race", "host-sync", "host-alloc", "hidden-launch"),
-    *("cache-miss", "stale-key", "capture"),
+    *("cache-miss", "stale-key", "capture", "contract"),
 )
 """Checks of the host program, each named as its kind."""
 
@@ -40,6 +40,7 @@ def run(
     races: bool,
     out: Path | None,
     command: str,
+    devices: int = 1,
 ) -> int:
     """Run a script, report what it shows, return the exit status.
 
@@ -64,9 +65,11 @@ def run(
         options=options,
         profile=profile if races else None,
         keys=cache_dir() / "keys",
+        devices=devices,
     )
     words = ["sidestream run", f"--arch {arch}", f"--schedule {done.schedule}"]
     words += [] if races else ["--no-races"]
+    words += [f"--devices {devices}"] if devices != 1 else []
     replay = " ".join([*words, str(script), *arguments])
     found = folded(replace(f, replay=replay) for f in done.findings)
     report = Report(

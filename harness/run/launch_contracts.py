@@ -44,22 +44,59 @@ class Shared:
     second_site: CallSite
 
 
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """A launch on one device for memory of another.
+
+    Attributes:
+        kernel: Its name.
+        parameter: Index of the kernel's parameter.
+        device: Where it is launched.
+        memory: Device of the memory.
+        site: Where it was called.
+    """
+
+    kernel: str
+    parameter: int
+    device: int
+    memory: int
+    site: CallSite
+
+
 class Contracts:
-    """Formats of the operands of all kernels so far.
+    """Formats and devices of the operands of all kernels so far.
 
     Args:
         format_of: Returns the element type that the memory at an address was allocated
             for, as torch spells it, or "".
+        device_of: Returns the device whose memory holds an address, or None.
     """
 
-    def __init__(self, format_of: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        format_of: Callable[[int], str],
+        device_of: Callable[[int], int | None] = lambda address: None,
+    ) -> None:
         self.shared: list[Shared] = []
+        self.foreign: list[Foreign] = []
         self._format_of = format_of
+        self._device_of = device_of
         self._first: dict[tuple[int, str, int, int], tuple[str, CallSite]] = {}
 
-    def note(self, launch: Launch, site: CallSite) -> None:
+    def note(self, launch: Launch, site: CallSite, *, device: int = 0) -> None:
         """Take note of a launch. Kernels that only move bytes may serve any format."""
         for parameter, offset, word in _words(launch):
+            memory = self._device_of(word)
+            if memory not in (None, device):
+                self.foreign.append(
+                    Foreign(
+                        kernel=launch.kernel,
+                        parameter=parameter,
+                        device=device,
+                        memory=memory,
+                        site=site,
+                    )
+                )
             format = self._format_of(word)
             if format not in _FORMATS:
                 continue

@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 from sidestream.harness.bindings.calls import Calls
+from sidestream.harness.bindings.contexts import Contexts
 from sidestream.harness.bindings.interfaces import answers
 from sidestream.harness.cuda.driver_calls import driver_answers
 from sidestream.harness.cuda.memory import AllocationTable
@@ -86,6 +87,7 @@ def run_script(
     profile: str | None,
     keys: Path | None = None,
     torch_version: tuple[int, int] | None = None,
+    devices: int = 1,
 ) -> ScriptRun:
     """Run a script under the virtual device and judge what it did.
 
@@ -100,6 +102,7 @@ def run_script(
         profile: Under which to look for races inside launches, or None not to.
         torch_version: The torch whose `ExternalStream(0)` it is; the installed one if
             absent.
+        devices: How many devices `cuda.bindings` sees; torch sees the first.
         keys: Folder where processes keep what compile keys stand for, or None.
 
     Raises:
@@ -116,9 +119,16 @@ def run_script(
         landing=landing,
         activation=activation,
         torch_version=torch_version,
+        devices=devices,
     )
     runtime = device.runtime
-    launches = StreamLaunches(runtime=runtime, options=lambda: options, profile=profile)
+    contexts = Contexts(runtime, devices)
+    launches = StreamLaunches(
+        runtime=runtime,
+        options=lambda: options,
+        device=contexts.device,
+        profile=profile,
+    )
     compiled: list[Compiled] = []
     records: list[tuple[CompileRecord, CallSite]] = []
     with ExitStack() as stack:
@@ -128,7 +138,7 @@ def run_script(
         # What the device is, then, in the place of some of it, what it does.
         for owner, name, value in (
             *driver_answers(lambda: activation.chip, AllocationTable()),
-            *answers(Calls(runtime=runtime)),
+            *answers(Calls(runtime=runtime, device=contexts.device, contexts=contexts)),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))
         stack.enter_context(_compilations(activation, compiled, records))
@@ -163,6 +173,8 @@ def run_script(
             *script_keys.unequal(records, KeyRecord(keys) if keys else None),
             *script_keys.shared(launches.contracts.shared),
             *script_refusals.refused(runtime.refusals),
+            *script_refusals.foreign(launches.contracts.foreign),
+            *script_refusals.left_changed(contexts.changes, runtime.worked, home),
             *script_refusals.empty(runtime.empty_graphs),
             *script_refusals.unfilled(runtime.captured.unfilled),
         ),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 
+from sidestream.harness.bindings.contexts import Change
 from sidestream.harness.finding import Finding, Rule, Site
+from sidestream.harness.run.launch_contracts import Foreign
+from sidestream.harness.run.script_checks import by_package
 from sidestream.harness.runtime import CallSite
 from sidestream.harness.runtime.captured_memory import Unfilled
 from sidestream.harness.runtime.state import Refusal
@@ -90,6 +94,46 @@ def unfilled(seen: Sequence[Unfilled]) -> tuple[Finding, ...]:
             need="filled before the capture, or by a replay first",
         )
         for one in seen
+    )
+
+
+def foreign(seen: Sequence[Foreign]) -> tuple[Finding, ...]:
+    """Return launches for memory of another device as findings."""
+    return tuple(
+        _finding(
+            "contract",
+            DEVICE_RULE,
+            f"{one.kernel} is launched on device {one.device}; parameter "
+            f"{one.parameter} is memory of device {one.memory}",
+            "launch",
+            one.site,
+            _NEEDS[DEVICE_RULE.id],
+        )
+        for one in seen
+    )
+
+
+def left_changed(
+    changes: Mapping[int, Change], worked: Collection[int], home: Path
+) -> tuple[Finding, ...]:
+    """Return calls of packages that leave another current device behind.
+
+    Those that put no work on a device may be there to choose one.
+    """
+    return tuple(
+        _finding(
+            "contract",
+            DEVICE_RULE,
+            f"the call leaves device {change.after} current, which was "
+            f"{change.before} before it",
+            "cudaSetDevice",
+            change.site,
+            "the device that was current, put back",
+        )
+        for call, change in changes.items()
+        if change.before != change.after
+        and call in worked
+        and by_package(change.site, home)
     )
 
 

@@ -51,7 +51,8 @@ class StreamLaunches:
 
     def __post_init__(self) -> None:
         self.contracts = Contracts(
-            lambda address: self.runtime.format_at(address, device=self.device())
+            lambda address: self.runtime.format_at(address, device=self.device()),
+            self.runtime.device_at,
         )
 
     @property
@@ -73,7 +74,7 @@ class StreamLaunches:
         if position != runtime.position(stream):
             before = None  # something else came in between
         own, site = object(), here()
-        self.contracts.note(launch, site)
+        self.contracts.note(launch, site, device=device)
 
         def run() -> Effects:
             follows = before is not None and before is self._landed

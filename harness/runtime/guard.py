@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _thread import (
     RLock,  # threading.RLock may be one that orders the threads it serves
+    _local,
 )
 from collections.abc import Callable
 from types import TracebackType
@@ -23,11 +24,13 @@ class Guard:
         self._failed = failed
         self._lock = RLock()
         self._depth = 0
+        self._here = _local()
         self._later: list[Callable[[], None]] = []
 
     def __enter__(self) -> None:
         self._lock.acquire()
         self._depth += 1
+        self._here.used = True
 
     def __exit__(
         self,
@@ -43,6 +46,15 @@ class Guard:
         finally:
             self._depth -= 1
             self._lock.release()
+
+    @property
+    def used_here(self) -> bool:
+        """Whether the calling thread has made a call."""
+        return getattr(self._here, "used", False)
+
+    def use_here(self) -> None:
+        """Take note of a call of the calling thread that needs no guard."""
+        self._here.used = True
 
     def at_the_end(self, work: Callable[[], None]) -> None:
         """Do something when the outermost call of this thread is through."""

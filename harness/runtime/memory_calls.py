@@ -126,6 +126,17 @@ class MemoryCalls(StreamMemoryCalls):
             block = self._allocators[device].at(start) if start is not None else None
             return block.format if block is not None else ""
 
+    def device_at(self, address: int) -> int | None:
+        """Return the device whose memory holds an address; None if none does."""
+        with self.lock:
+            start = self.tenancies.start_of(address)
+            if start is None:
+                return None
+            if start in self._raw:
+                return self._raw[start][0]
+            found = (a.device for a in self._allocators if a.at(start) is not None)
+            return next(found, None)
+
     def blocks(self, device: int = 0) -> Iterator[Block]:
         """Return the allocated blocks of a device."""
         return self._allocators[device].blocks()

@@ -42,6 +42,7 @@ class VirtualTorch:
         activation: The virtual device that compiled kernels launch on, if there is
             one: its DLPack consumers then see device memory and the current stream.
         memory_bytes: Size of device memory; that of the chip if absent.
+        devices: How many the runtime has; torch sees the first.
         torch_version: Whose `ExternalStream(0)` it has; this torch's if absent.
         storages: Makes what gives tensors their memory; the runtime's caching
             allocator does if absent.
@@ -54,11 +55,13 @@ class VirtualTorch:
         landing: Landing | None = None,
         activation: Activation | None = None,
         memory_bytes: int | None = None,
+        devices: int = 1,
         torch_version: tuple[int, int] | None = None,
         storages: Callable[[Runtime, Segments], Storages] = Storages,
     ) -> None:
         segments = Segments()
         self.runtime = Runtime(
+            devices=devices,
             landing=landing,
             torch_version=torch_version or _torch_version(),
             memory_bytes=memory_bytes or chip.memory_bytes,

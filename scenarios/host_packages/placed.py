@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import cuda.bindings.driver as driver
+import cuda.bindings.runtime as runtime
 import cutlass
 import torch
 from cutlass import cute
@@ -51,16 +52,34 @@ class Placed:
             map's base was in cuDNN frontend 1.27.0.
         asks_otherwise: Whether `semaphore_bytes` takes lengths for absent where
             `signal` does not (vllm-project/flash-attention#162).
+        leaves_device: Whether `mark_at` leaves the device current that it worked on.
     """
 
-    def __init__(self, *, narrow: bool = False, asks_otherwise: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        narrow: bool = False,
+        asks_otherwise: bool = False,
+        leaves_device: bool = False,
+    ) -> None:
+        self._leaves_device = leaves_device
         self._narrow = narrow
         self._asks_otherwise = asks_otherwise
         self._compiled: Any = None
 
     def mark(self, rows: torch.Tensor, row: int, stream: Any) -> None:
         """Write 1 to the first byte of a row of `rows`, (n, bytes) uint8."""
-        self._launch(rows, row, rows.stride(0), stream)
+        self._launch(rows.data_ptr(), row, rows.stride(0), stream.cuda_stream)
+
+    def mark_at(self, address: int, handle: int, *, device: int) -> None:
+        """Write 1 to a byte of a device on a stream given by its handle."""
+        _, before = runtime.cudaGetDevice()
+        runtime.cudaSetDevice(device)
+        try:
+            self._launch(address, 0, 1, handle)
+        finally:
+            if not self._leaves_device:
+                runtime.cudaSetDevice(before)
 
     def semaphore_bytes(self, *, batch: int, longest: int) -> int:
         """Return the scratch that `signal` needs: a byte for each tile of a batch."""
@@ -71,12 +90,13 @@ class Placed:
         self, scratch: torch.Tensor, *, batch: int, longest: int, stream: Any
     ) -> None:
         """Set the last tile's semaphore."""
-        self._launch(scratch, batch * -(-longest // TILE) - 1, 1, stream)
+        last = batch * -(-longest // TILE) - 1
+        self._launch(scratch.data_ptr(), last, 1, stream.cuda_stream)
 
-    def _launch(self, memory: torch.Tensor, row: int, stride: int, stream: Any) -> None:
-        handle = driver.CUstream(stream.cuda_stream)
+    def _launch(self, address: int, row: int, stride: int, stream: int) -> None:
+        handle = driver.CUstream(stream)
         space = cute.AddressSpace.gmem
-        base = make_ptr(cutlass.Uint8, memory.data_ptr(), space, assumed_align=1)
+        base = make_ptr(cutlass.Uint8, address, space, assumed_align=1)
         numbers = cutlass.Int32(row), cutlass.Int32(stride)
         if self._compiled is None:
             self._compiled = cute.compile(place, base, *numbers, self._narrow, handle)

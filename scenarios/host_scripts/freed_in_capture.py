@@ -25,8 +25,8 @@ class Plan:
 
 
 gc.disable()
-Plan()
 values = torch.ones(100, device="cuda")
+Plan()
 torch.cuda.synchronize()
 if not buggy:
     gc.collect()
