@@ -14,7 +14,9 @@ from sidestream.reference import lengths as seq
 from sidestream.reference import narrow, tolerance
 from sidestream.reference.attention import Problem
 
-HEADS_Q, HEADS_KV, HEAD_DIM = 2, 1, 64
+HEADS_Q, HEADS_KV = 2, 1
+HEAD_DIMS = (64, 64)
+"""Of Q and K, and of V and O, unless others are asked for."""
 CAPACITY = 192
 """Tokens that the tensors of a call have room for, on either side."""
 LENGTHS = ((33, 100), (67, 111))
@@ -32,10 +34,10 @@ class Call:
     """Device tensors of one call; all of `CAPACITY` tokens.
 
     Attributes:
-        q: bfloat16 (tokens, HEADS_Q, HEAD_DIM).
-        k: bfloat16 (tokens, HEADS_KV, HEAD_DIM).
-        v: As `k`.
-        out: As `q`; starts as NaN.
+        q: bfloat16 (tokens, HEADS_Q, head dim).
+        k: bfloat16 (tokens, HEADS_KV, head dim).
+        v: bfloat16 (tokens, HEADS_KV, head dim of values).
+        out: bfloat16 (tokens, HEADS_Q, head dim of values); starts as NaN.
         lse: float32 (tokens, HEADS_Q); starts as NaN.
         lengths_q: int32 (3,), prefix sums.
         lengths_kv: Likewise.
@@ -55,6 +57,10 @@ class Call:
 class Subject(Protocol):
     """An implementation under test."""
 
+    @property
+    def head_dims(self) -> tuple[int, int]:
+        """Head dims of Q and K, and of V and O, that it is called with."""
+
     def workspace_bytes(self) -> int:
         """Scratch that the caller provides, aligned to 128 bytes."""
 
@@ -67,10 +73,12 @@ class OurKernels:
 
     Args:
         arch: Target, e.g. `sm_120a`.
+        head_dims: Of Q and K, and of V and O.
     """
 
-    def __init__(self, arch: str) -> None:
+    def __init__(self, arch: str, head_dims: tuple[int, int] = HEAD_DIMS) -> None:
         self._arch = arch
+        self.head_dims = head_dims
         self._plan: Any = None
 
     def workspace_bytes(self) -> int:
@@ -92,7 +100,8 @@ class OurKernels:
                     batch=2,
                     heads_q=HEADS_Q,
                     heads_kv=HEADS_KV,
-                    head_dim=HEAD_DIM,
+                    head_dim=self.head_dims[0],
+                    head_dim_v=self.head_dims[1],
                     max_len_q=512,
                     max_len_kv=512,
                     causal="bottom_right",
@@ -120,8 +129,8 @@ class Kit:
 
     def call(self, *, seed: int = 1) -> Call:
         """Make the tensors of a call on the current stream; the host waits nowhere."""
-        drawn = _draw(seed)
-        shape = (CAPACITY, HEADS_Q, HEAD_DIM)
+        drawn = _draw(seed, self.subject.head_dims)
+        shape = (CAPACITY, HEADS_Q, self.subject.head_dims[1])
         return Call(
             q=_upload(_bits(drawn[0])),
             k=_upload(_bits(drawn[1])),
@@ -152,7 +161,7 @@ class Kit:
         Raises:
             WrongResultError: they are not attention.
         """
-        q, k, v = _draw(call.seed)
+        q, k, v = _draw(call.seed, self.subject.head_dims)
         problem = Problem(
             q=q,
             k=k,
@@ -178,12 +187,13 @@ class Kit:
             )
 
 
-def _draw(seed: int) -> tuple[Any, Any, Any]:
+def _draw(seed: int, head_dims: tuple[int, int]) -> tuple[Any, Any, Any]:
     """Return Q, K and V as float64 values of bfloat16."""
     generator = np.random.default_rng(seed)
+    wide, of_values = head_dims
     drawn = (
-        generator.standard_normal((CAPACITY, heads, HEAD_DIM))
-        for heads in (HEADS_Q, HEADS_KV, HEADS_KV)
+        generator.standard_normal((CAPACITY, heads, dim))
+        for heads, dim in ((HEADS_Q, wide), (HEADS_KV, wide), (HEADS_KV, of_values))
     )
     q, k, v = (narrow.round_to(values, _BFLOAT16) for values in drawn)
     return q, k, v

@@ -9,7 +9,7 @@ import argparse
 
 import torch
 
-from sidestream.scenarios.adversary.kit import Kit, OurKernels
+from sidestream.scenarios.adversary.kit import HEAD_DIMS, Kit, OurKernels
 from sidestream.scenarios.adversary.situations import SITUATIONS
 
 
@@ -18,9 +18,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--situation", action="append", choices=SITUATIONS, default=[])
     parser.add_argument("--planted", action="store_true")
+    parser.add_argument("--head-dims", type=int, nargs=2, default=HEAD_DIMS)
     given = parser.parse_args()
     major, minor = torch.cuda.get_device_capability()
-    kit = Kit(OurKernels(f"sm_{major}{minor}a"), planted=given.planted)
+    wide, of_values = given.head_dims
+    subject = OurKernels(f"sm_{major}{minor}a", (wide, of_values))
+    kit = Kit(subject, planted=given.planted)
     for name in given.situation or SITUATIONS:
         SITUATIONS[name](kit)
 

@@ -6,6 +6,7 @@ The whole catalogue takes minutes, most of them in the compiler:
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,10 @@ from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Verdict
 from sidestream.harness.run.case import Bench, CaseRun, run_case
 from sidestream.harness.run.phases import Phases
+from sidestream.harness.run.problem import problem_of
+from sidestream.harness.run.script import run_script
 from sidestream.harness.run.settings import Settings
+from sidestream.harness.runtime import Landing
 from sidestream.scenarios import catalogue, trace
 from sidestream.scenarios.catalogue_wide import SHAPES, WIDE_CORE_TAG
 from sidestream.scenarios.core import CORE_TAG
@@ -27,6 +31,8 @@ WIDE = [scenario.name for scenario in catalogue.with_tags(WIDE_CORE_TAG)]
 """Of each shape past head dim 128; and head dims that do not fill their blocks."""
 BETWEEN = ("wide-d72x136", "wide-d136x40")
 
+PLAY = Path(__file__).parents[1] / "adversary" / "play.py"
+SITUATIONS = ("two-streams", "scratch-freed-in-use", "captured")
 STEPS = 12
 SEEDS = range(1, 21)
 
@@ -113,6 +119,25 @@ def test_twenty_schedules_give_the_same_bits_at_wide_heads(bench, shape):
         UNEQUAL, lengths_q=lengths[0], lengths_kv=lengths[1], **SHAPES[shape]
     )
     require_equal_bits(bench, scenario)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_stream_adversary_finds_nothing(shape):
+    """Two streams, scratch that goes back to the allocator, capture of a first call."""
+    dims = problem_of(catalogue.by_name(f"wide-{shape}-edges"))
+    asked = [word for name in SITUATIONS for word in ("--situation", name)]
+    done = run_script(
+        PLAY,
+        [*asked, "--head-dims", str(dims.head_dim), str(dims.head_dim_v)],
+        arch="sm_100a",
+        landing=Landing.parse("latest"),
+        options=Options(),
+        profile=None,
+    )
+    assert [f"{f.kind}: {f.message}" for f in done.findings] == []
+    assert done.incomplete == ()
+    assert len({outcome.kernel for outcome in done.outcomes}) == 2
+    assert all(outcome.finished for outcome in done.outcomes)
 
 
 def require_equal_bits(bench, scenario):
