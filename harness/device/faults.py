@@ -87,6 +87,8 @@ def _where(fault: Fault, program: Program, table: AllocationTable) -> str:
     if fault.kind in ("local-oob", "param-oob"):
         limit = program.local_bytes if fault.kind == "local-oob" else fault.info
         return f"{fault.size} bytes at {fault.address} of {limit}"
+    if fault.kind == "register-uninit":
+        return next(r.name for r in program.function.registers if r.id == fault.address)
     if fault.kind == "bulk":
         return f"{fault.size} bytes at {fault.address:#x}"
     if fault.kind == "named-barrier":

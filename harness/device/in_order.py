@@ -212,6 +212,7 @@ def _execute(
                 profile=profile,
                 dependent=work.launch.pdl,
                 unwritten=options.shared_memory_check,
+                undefined=options.register_check,
             )
         )
         for work in works

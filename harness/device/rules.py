@@ -184,6 +184,13 @@ FAULTS: Mapping[str, FaultRule] = {
         "reads shared memory that nothing has written",
         "a write of these bytes by the launch, ordered before the read",
     ),
+    "register-uninit": _rule(
+        "uninit-read",
+        "register.init",
+        "Register State Space",
+        "reads a register that nothing has written",
+        "a write of the register on every path to the read",
+    ),
     "tcgen05": _rule(
         "contract",
         "tcgen05.operand",

@@ -18,7 +18,11 @@ from sidestream.harness.exec.overlap import Work
 from sidestream.harness.exec.result import Result
 from sidestream.harness.finding import Finding
 
-SPACES = {"tmem-uninit": "tensor memory", "smem-uninit": "shared memory"}
+SPACES = {
+    "tmem-uninit": "tensor memory",
+    "smem-uninit": "shared memory",
+    "register-uninit": "registers",
+}
 """By kind of fault, the memory whose contents are varied."""
 _PATTERNS = (0, 0xFFFF_FFFF, 0x3F80_3F80)
 """Zeros, NaN of every float type, and about 1 of bfloat16 and of float32."""
@@ -60,11 +64,13 @@ def findable(works: Sequence[Work], *, watched: bool) -> bool:
 
     Args:
         works: The launches.
-        watched: Whether the race detector watches, which alone knows shared memory.
+        watched: Whether the race detector watches, which alone knows shared memory
+            and registers.
     """
     return any(
         work.program.tensor_memory
         or (watched and work.program.static_smem + work.launch.dynamic_smem > 0)
+        or (watched and work.program.undefined.registers)
         for work in works
     )
 
@@ -81,6 +87,15 @@ def patterns(kind: str, options: Options) -> tuple[Options, Options]:
         first, second = _others(options.smem_fill)
         return replace(plain, smem_fill=first), replace(plain, smem_fill=second)
     usual = options.tensor_fill
+    if SPACES[kind] == "registers":
+        # Tensor memory is filled like registers, unless it is told otherwise.
+        kept = options.register_fill if usual is None else usual
+        plain = replace(plain, tensor_fill=kept)
+        first, second = _others(options.register_fill)
+        return (
+            replace(plain, register_fill=first),
+            replace(plain, register_fill=second),
+        )
     first, second = _others(options.register_fill if usual is None else usual)
     return replace(plain, tensor_fill=first), replace(plain, tensor_fill=second)
 

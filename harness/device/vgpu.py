@@ -154,6 +154,7 @@ def watch_launch(
             weak=weak,
             digest=digest,
             unwritten=options.shared_memory_check,
+            undefined=options.register_check,
         ) as watcher:
             entries = table.entries()
             result = execute(program, launch, entries, options, progress, watcher)

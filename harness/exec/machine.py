@@ -52,6 +52,7 @@ class Options:
             a fault. Known by quarters of columns: a write to any of 32 lanes counts.
         shared_memory_check: Whether whoever looks for races is to tell of reads of
             shared memory that nothing has written, too.
+        register_check: The same of registers.
         isa_order: Whether `tcgen05.mma` of one thread are in order only where the PTX
             ISA promises it, and not always.
         cost: What the cost model charges; None leaves it out.
@@ -73,6 +74,7 @@ class Options:
     max_smem: int = _MAX_SMEM
     tensor_memory_check: bool = True
     shared_memory_check: bool = True
+    register_check: bool = True
     isa_order: bool = False
     cost: cost.CostTable | None = None
     policy: str = "random"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from sidestream.harness.exec.lower.builder import Builder, Ref, Row, Unsupported
 from sidestream.harness.exec.lower.families import FAMILIES
 from sidestream.harness.exec.registers import share_rows
 from sidestream.harness.exec.scoreboard import guard_loads
+from sidestream.harness.exec.undefined import Undefined, undefined_in
 from sidestream.harness.ptx import ir
 
 SMEM_BASE = 1024
@@ -55,6 +57,11 @@ class Program:
     def tensor_memory(self) -> bool:
         """Whether the kernel uses tensor memory: it has a tcgen05 instruction."""
         return any(i.op.startswith("tcgen05") for i in self.function.instructions)
+
+    @cached_property
+    def undefined(self) -> Undefined:
+        """Registers that some path reads before it writes them."""
+        return undefined_in(self.function)
 
     def instruction(self, pc: int) -> ir.Instruction | None:
         """The PTX instruction a bytecode row came from."""

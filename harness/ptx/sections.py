@@ -13,6 +13,7 @@ TENSOR_MODEL = "Memory Consistency Model for 5th generation of TensorCore operat
 SECTIONS: Mapping[str, frozenset[str]] = {
     "": frozenset(
         {
+            "Register State Space",
             *("Global State Space", "Shared State Space", "Local State Space"),
             *("Kernel Function Parameters", "Addresses as Operands"),
             *("Instruction Operands", "Tensor-map", "CTA Pair", "Issue Granularity"),

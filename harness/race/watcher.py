@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sidestream.harness.exec.build import SOURCE, build_library, pointer
 from sidestream.harness.exec.observer import Geometry
@@ -23,6 +24,9 @@ ANY_LANE = 32
 UNWRITTEN = "smem-uninit"
 """Kind of the fault that a read of shared memory is which nothing wrote."""
 
+UNDEFINED = "register-uninit"
+"""The same of a register."""
+
 RELAXED = (
     *("peer-arrive", "read-proxy", "tensor-handoff", "tensor-issue-order"),
     *("load-scoreboard", "lanes-met", "same-value"),
@@ -35,6 +39,8 @@ _VERDICTS = (
     *("tensor-unsent", "tensor-unreceived"),
     *("map-unreleased", "map-unacquired", "map-unscoped", "unread"),
 )
+_MOST_REGISTERS = 64
+_USE_DTYPE = np.dtype([(name, np.uint64) for name in ("reads", "guard", "writes")])
 _ENGINES, _PIPES = 48, 3
 _WRITE, _ASYNC, _STRONG, _ENGINE = 1, 2, 4, 8
 _MAP = _ASYNC | _STRONG | _ENGINE
@@ -145,10 +151,15 @@ def library() -> ctypes.CDLL:
         ctypes.c_void_p,
         ctypes.c_uint32,
     ]
+    lib.race_watch_registers.restype = ctypes.c_uint32
+    lib.race_watch_registers.argtypes = [
+        *([ctypes.c_void_p] * 2),
+        ctypes.c_uint32,
+    ]
     lib.race_watch_free.argtypes = [ctypes.c_void_p]
     for name in (
         *("race_observer", "race_detector", "race_table", "race_crossed"),
-        *("race_written", "race_unwritten_table"),
+        *("race_written", "race_registers", "race_unwritten_table"),
     ):
         getattr(lib, name).restype = ctypes.c_void_p
         getattr(lib, name).argtypes = [ctypes.c_void_p]
@@ -175,6 +186,25 @@ def library() -> ctypes.CDLL:
     return lib
 
 
+def _uses_of(program: Program) -> NDArray[np.void]:
+    """What every bytecode row does to registers that may be undefined.
+
+    An instruction's last row stands for it all.
+    """
+    undefined = program.undefined
+    bit = {r: 1 << k for k, r in enumerate(undefined.registers[:_MOST_REGISTERS])}
+    uses = np.zeros(len(program.origin), _USE_DTYPE)
+    last = {int(index): row for row, index in enumerate(program.origin)}
+    for index, row in last.items():
+        for name, registers in (
+            ("reads", undefined.reads.get(index, ())),
+            ("writes", undefined.writes.get(index, ())),
+            ("guard", undefined.guards.get(index, ())),
+        ):
+            uses[row][name] = sum(bit.get(register, 0) for register in registers)
+    return uses
+
+
 class Watcher:
     """Detects races of one execution of a program; a context manager.
 
@@ -187,6 +217,7 @@ class Watcher:
         dependent: Whether the launch may start before the one before it in its stream
             has completed.
         unwritten: Whether to look for reads of shared memory that nothing wrote.
+        undefined: Whether to look for reads of registers that nothing wrote.
     """
 
     def __init__(
@@ -198,6 +229,7 @@ class Watcher:
         digest: bool = False,
         dependent: bool = False,
         unwritten: bool = True,
+        undefined: bool = True,
     ) -> None:
         self._notes = notes_of(program)
         if weak:
@@ -205,6 +237,8 @@ class Watcher:
         self._digest = digest
         self._dependent = dependent
         self._unwritten = unwritten
+        self._registers = program.undefined.registers if undefined else ()
+        self._uses = _uses_of(program) if self._registers else None
         self._tensor_memory = program.tensor_memory
         self.profile = profile
         self._watch: int | None = None
@@ -246,6 +280,10 @@ class Watcher:
             raise MemoryError(
                 "the race detector does not fit: take fewer --sms, or --no-races"
             )
+        if self._uses is not None and not lib.race_watch_registers(
+            self._watch, pointer(self._uses), len(self._uses)
+        ):
+            raise MemoryError("the race detector does not fit: take fewer --sms")
         if self._digest:
             lib.race_keep_digest(self._watch)
         if self._dependent:
@@ -271,8 +309,20 @@ class Watcher:
         """Accesses and races that could not be kept: not 0 means incomplete."""
         lib = library()
         lost = int(lib.race_lost(lib.race_detector(self._watch)))
-        written = lib.race_written(self._watch)
-        return lost + (int(lib.race_unwritten_dropped(written)) if written else 0)
+        for kept in self._unwritten_reads():
+            lost += int(lib.race_unwritten_dropped(kept))
+        return lost + len(self._registers[_MOST_REGISTERS:])
+
+    def _unwritten_reads(self) -> dict[int, str]:
+        """What was found, by where it lies, with the kind of fault that it is."""
+        lib = library()
+        if not self._watch:
+            return {}
+        found = {
+            lib.race_written(self._watch): UNWRITTEN,
+            lib.race_registers(self._watch): UNDEFINED,
+        }
+        return {address: kind for address, kind in found.items() if address}
 
     @property
     def touched(self) -> int:
@@ -291,33 +341,38 @@ class Watcher:
         return tuple(self._race(table[k]) for k in range(count))
 
     def unwritten(self) -> tuple[Fault, ...]:
-        """Reads of shared memory that nothing wrote, one for each instruction.
+        """Reads of what nothing wrote, one for each instruction.
 
-        The address is that of the first such byte, the size that of the access.
+        Of shared memory the address is that of the first such byte and the size that
+        of the access; of registers the address is the id of one.
         """
         lib = library()
-        written = lib.race_written(self._watch) if self._watch is not None else None
-        if not written:
-            return ()
-        count = lib.race_unwritten_count(written)
-        table = (_Unwritten * max(count, 1)).from_address(
-            lib.race_unwritten_table(written)
-        )
-        return tuple(
-            Fault(
-                kind=UNWRITTEN,
-                pc=read.pc,
-                cta=(read.cta[0], read.cta[1], read.cta[2]),
-                warp=read.warp,
-                lane=read.lane,
-                allocation=None,
-                address=read.address,
-                size=read.size,
-                info=0,
-                count=read.count,
+        told = []
+        for address, kind in self._unwritten_reads().items():
+            count = lib.race_unwritten_count(address)
+            table = (_Unwritten * max(count, 1)).from_address(
+                lib.race_unwritten_table(address)
             )
-            for read in table[:count]
-        )
+            told += [
+                Fault(
+                    kind=kind,
+                    pc=read.pc,
+                    cta=(read.cta[0], read.cta[1], read.cta[2]),
+                    warp=read.warp,
+                    lane=read.lane,
+                    allocation=None,
+                    address=(
+                        read.address
+                        if kind == UNWRITTEN
+                        else self._registers[read.address]
+                    ),
+                    size=read.size,
+                    info=0,
+                    count=read.count,
+                )
+                for read in table[:count]
+            ]
+        return tuple(told)
 
     def after(self, first: Watcher, *, overlapping: bool) -> tuple[Race, ...]:
         """Races of an earlier launch of the stream with this one.

@@ -217,3 +217,112 @@ def test_a_shared_read_in_a_launch_of_a_program_is_graded_too():
     reached, kept = launches.outcomes
     assert [f.rule.id for f in reached.findings] == ["smem.init"]
     assert (kept.findings, len(kept.harmless)) == ((), 1)
+
+
+REGISTERS = ".reg .b32 %v<3>;\n.reg .pred %none, %never;"
+THERE = "mul.wide.u32 %rd1, %r0, 4;\nadd.u64 %rd1, %rd1, %rd0;\n"
+FEW = "setp.gt.u32 %none, %r0, 7;\n"
+
+
+def register_outcome(body, profile="practice", **how):
+    table = AllocationTable()
+    buffer = table.allocate(512, "o")
+    text = text_of(THERE + body, declare=REGISTERS, target="sm_100a")
+    with InOrder(table=table, profile=profile) as order:
+        launch = launch_of(text, buffer.va, threads=how.pop("threads", 32))
+        (outcome,) = order.run(launch, Options(budget=100_000, **how))
+    assert outcome.finished
+    return outcome
+
+
+@pytest.mark.parametrize("fill", [0, 0xFFFF_FFFF, 0x7FC0_DEAD])
+def test_a_register_that_nothing_wrote_is_told_with_its_reader(fill):
+    outcome = register_outcome(OUT, register_fill=fill)
+    (found,) = outcome.findings
+    assert (found.kind, found.rule.id) == ("uninit-read", "register.init")
+    assert found.extra["fault"] == "register-uninit"
+    assert "nothing has written: %v0" in found.message
+    assert "other contents change 128 bytes of o" in found.message
+    assert found.sites[0].operation == "st.global.b32"
+
+
+def test_lanes_that_did_not_write_it_are_told_alone():
+    body = FEW + "@%none mov.u32 %v0, 1;\n" + OUT
+    (found,) = register_outcome(body).findings
+    assert found.sites[0].agent == "cta 0 warp 0 lane 0"
+    assert "other contents change 32 bytes of o" in found.message
+    held = FEW + "@%none mov.u32 %v0, 1;\n@%none st.global.b32 [%rd1], %v0;\n"
+    outcome = register_outcome(held)
+    assert outcome.findings == outcome.harmless == ()
+
+
+def test_a_path_that_is_not_taken_is_none():
+    body = "setp.gt.u32 %never, %r0, 99;\n@%never bra LATE;\nmov.u32 %v0, 3;\nLATE:\n"
+    outcome = register_outcome(body + OUT)
+    assert outcome.findings == outcome.harmless == ()
+    (found,) = register_outcome(body.replace(".gt", ".lt") + OUT).findings
+    assert found.rule.id == "register.init"
+
+
+def test_a_guard_that_nothing_wrote_is_read_by_every_lane():
+    body = "mov.u32 %v1, 1;\n@%never st.global.b32 [%rd1], %v1;\n"
+    for fill in (0, 0xFFFF_FFFF):
+        (found,) = register_outcome(body, register_fill=fill).findings
+        assert found.rule.id == "register.init"
+        assert "%never" in found.message
+        assert found.count == 1
+
+
+def test_a_register_that_a_select_drops_is_harmless():
+    outcome = register_outcome(
+        "setp.lt.u32 %none, %r0, 32;\nmov.u32 %v1, 2;\nselp.b32 %v0, %v1, %v2, %none;\n"
+        + OUT
+    )
+    assert outcome.findings == ()
+    (read,) = outcome.harmless
+    assert read.rule.id == "register.init"
+
+
+def test_registers_gained_by_setmaxnreg_hold_nothing():
+    read = "add.u32 %v0, %v2, 1;\n"
+    more = "setmaxnreg.dec.sync.aligned.u32 24;\n"
+    more += "setmaxnreg.inc.sync.aligned.u32 40;\n"
+    (found,) = register_outcome(more + read + OUT, threads=128).findings
+    assert found.rule.id == "register.init"
+    assert "%v2" in found.message
+    outcome = register_outcome(more + "mov.u32 %v2, 1;\n" + read + OUT, threads=128)
+    assert outcome.findings == ()
+
+
+@pytest.mark.parametrize("how", [{"profile": None}, {"register_check": False}])
+def test_registers_are_for_who_looks_for_races(how):
+    outcome = register_outcome(OUT, **how)
+    assert outcome.findings == outcome.harmless == ()
+
+
+def test_the_same_register_in_the_next_cta_is_another_one():
+    body = (
+        "mov.u32 %v1, %ctaid.x;\nsetp.ne.u32 %none, %v1, 0;\n@!%none mov.u32 %v0, 1;\n"
+    )
+    table = AllocationTable()
+    buffer = table.allocate(256, "o")
+    body += "mad.wide.u32 %rd1, %v1, 128, %rd1;\n" + OUT
+    text = text_of(THERE + body, declare=REGISTERS)
+    launch = replace(launch_of(text, buffer.va), grid=(2, 1, 1))
+    with InOrder(table=table, profile="practice") as order:
+        (outcome,) = order.run(launch, Options(sms=1))
+    (found,) = outcome.findings
+    assert found.sites[0].agent.startswith("cta 1 ")
+
+
+def test_more_registers_than_can_be_followed_are_incomplete():
+    names = [f"%many{k}" for k in range(70)]
+    text = "".join(f"st.global.b32 [%rd1], {name};\n" for name in names)
+    table = AllocationTable()
+    buffer = table.allocate(256, "o")
+    declare = ".reg .b32 " + ", ".join(names) + ";"
+    launch = launch_of(text_of(THERE + text, declare=declare), buffer.va)
+    with InOrder(table=table, profile="practice") as order:
+        (outcome,) = order.run(launch, Options())
+    assert len(outcome.findings) == 64
+    assert any("6 accesses or races" in entry.reason for entry in outcome.incomplete)

@@ -57,6 +57,7 @@ def outcome_of(twin, *, sound, seed, profile):
             budget=BUDGET,
             tensor_memory_check=twin.contents,
             shared_memory_check=twin.contents,
+            register_check=twin.contents,
         ),
         profile=profile,
     )
@@ -111,7 +112,10 @@ def test_a_fence_that_orders_nothing_is_no_fence(name):
             launch,
             memory()[0],
             Options(
-                budget=BUDGET, tensor_memory_check=False, shared_memory_check=False
+                budget=BUDGET,
+                tensor_memory_check=False,
+                shared_memory_check=False,
+                register_check=False,
             ),
             profile=profile,
             weak=weak,

@@ -49,21 +49,27 @@ static void fill(u64 *bits, u64 from, u64 to) {
   for (u64 k = from / WORD; from < to && k <= (to - 1) / WORD; k++) bits[k] |= part(k, from, to);
 }
 
-static void note(Written *h, const Cta *by, u32 warp, u32 lane, u32 pc, u32 rank, u64 offset,
-                 u32 size) {
-  for (u32 k = 0; k < h->n; k++)
-    if (h->read[k].pc == pc) {
-      h->read[k].count++;
+void unwritten_note(UnwrittenReads *to, const Cta *by, u32 warp, u32 lane, u32 pc,
+                    u32 address, u32 size) {
+  for (u32 k = 0; k < to->n; k++)
+    if (to->read[k].pc == pc) {
+      to->read[k].count++;
       return;
     }
-  if (h->n == MAX_UNWRITTEN) {
-    h->dropped++;
+  if (to->n == MAX_UNWRITTEN) {
+    to->dropped++;
     return;
   }
-  Unwritten *r = &h->read[h->n++];
-  *r = (Unwritten){.pc = pc, .warp = warp, .lane = lane, .size = size, .count = 1};
-  r->address = rank << 24 | (SMEM_BASE + (u32)offset);
+  Unwritten *r = &to->read[to->n++];
+  *r = (Unwritten){.pc = pc, .warp = warp, .lane = lane, .address = address, .size = size};
+  r->count = 1;
   memcpy(r->cta, by->id, sizeof r->cta);
+}
+
+static void note(Written *h, const Cta *by, u32 warp, u32 lane, u32 pc, u32 rank, u64 offset,
+                 u32 size) {
+  u32 address = rank << 24 | (SMEM_BASE + (u32)offset);
+  unwritten_note(&h->reads, by, warp, lane, pc, address, size);
 }
 
 void written_lanes(Written *h, const Warp *w, u32 pc, u32 lanes, u32 slot,
@@ -130,6 +136,6 @@ void written_set(Written *h, u32 slot, u32 offset, u64 size) {
   fill(of(h, slot), offset, to < inside ? to : inside);
 }
 
-u32 race_unwritten_count(const Written *h) { return h->n; }
-const Unwritten *race_unwritten_table(const Written *h) { return h->read; }
-u64 race_unwritten_dropped(const Written *h) { return h->dropped; }
+u32 race_unwritten_count(const UnwrittenReads *of) { return of->n; }
+const Unwritten *race_unwritten_table(const UnwrittenReads *of) { return of->read; }
+u64 race_unwritten_dropped(const UnwrittenReads *of) { return of->dropped; }

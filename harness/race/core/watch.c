@@ -16,6 +16,7 @@ static void cta(void *state, const Cta *c) {
   for (u32 w = 0; w < m->warps_per_cta; w++)
     h->list[c->slot * m->warps_per_cta + w].n = 0;
   if (h->written) written_clear(h->written, c->slot);
+  if (h->registers) registers_clear(h->registers, c->slot);
   detector_cta(h->detector, c->slot, m->block[0] * m->block[1] * m->block[2], c->linear);
 }
 
@@ -393,6 +394,7 @@ void race_watch_free(Watch *h) {
   for (u32 k = 0; h->list && k < n; k++) free(h->list[k].at);
   free(h->list);
   written_free(h->written);
+  registers_free(h->registers);
   detector_free(h->detector);
   free(h);
 }
@@ -450,5 +452,27 @@ void race_depend(Watch *h) { h->detector->grids.dependent = 1; }
 void race_keep_digest(Watch *h) { h->detector->keep_digest = 1; }
 const Observer *race_observer(const Watch *h) { return &h->observer; }
 const Detector *race_detector(const Watch *h) { return h->detector; }
-/* NULL: nobody looks for reads of what nothing wrote. */
-const Written *race_written(const Watch *h) { return h->written; }
+/* Before the launch begins: look for reads of registers that nothing wrote, too. */
+static void begin(void *state, const Warp *w, const Insn *i) {
+  Watch *h = state;
+  registers_begin(h->registers, w, pc_of(w->m, i));
+}
+static void executed(void *state, const Warp *w, const Insn *i, u32 m) {
+  Watch *h = state;
+  registers_executed(h->registers, w, pc_of(w->m, i), m);
+}
+u32 race_watch_registers(Watch *h, const RegisterUse *use, u32 n_code) {
+  const Detector *d = h->detector;
+  h->registers = registers_new(d->n_slots, d->warps, use, n_code);
+  if (!h->registers) return 0;
+  h->observer.begin = begin;
+  h->observer.executed = executed;
+  return 1;
+}
+/* NULL: nobody looks for such reads. */
+const UnwrittenReads *race_written(const Watch *h) {
+  return h->written ? &h->written->reads : NULL;
+}
+const UnwrittenReads *race_registers(const Watch *h) {
+  return h->registers ? &h->registers->reads : NULL;
+}

@@ -36,6 +36,7 @@ typedef struct Watch {
   u32 n_notes;
   GroupList *list; /* of every warp of every slot */
   Written *written; /* bytes of shared memory, or NULL */
+  Registers *registers; /* those that may be undefined, or NULL */
 } Watch;
 
 static inline Note note_of(const Watch *h, const Warp *w, const Insn *i) {
