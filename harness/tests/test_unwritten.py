@@ -8,6 +8,7 @@ from device_case import launch_of, run, text_of
 
 from sidestream.harness.checks import scratch
 from sidestream.harness.cuda.memory import AllocationTable
+from sidestream.harness.device import unwritten
 from sidestream.harness.device.in_order import InOrder
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.run.stream_launches import StreamLaunches
@@ -326,3 +327,21 @@ def test_more_registers_than_can_be_followed_are_incomplete():
         (outcome,) = order.run(launch, Options())
     assert len(outcome.findings) == 64
     assert any("6 accesses or races" in entry.reason for entry in outcome.incomplete)
+
+
+def test_a_guard_that_changed_holds_back_other_lanes():
+    body = FEW + "@%none mov.u32 %v0, 1;\n" + FEW.replace(".gt", ".lt")
+    (found,) = register_outcome(body + "@%none " + OUT).findings
+    assert found.rule.id == "register.init"
+
+
+def test_only_the_memory_in_question_is_varied():
+    options = Options()
+    for other in unwritten.patterns("register-uninit", options):
+        assert other.register_fill != options.register_fill
+        assert other.tensor_fill == options.register_fill
+        assert other.smem_fill == options.smem_fill
+    for other in unwritten.patterns("smem-uninit", options):
+        assert other.smem_fill != options.smem_fill
+        assert other.register_fill == options.register_fill
+        assert other.tensor_fill is None

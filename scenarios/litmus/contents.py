@@ -1,4 +1,4 @@
-"""Reads of shared memory: something has to have written what they read.
+"""Reads of shared memory and of registers: something has to have written them.
 
 Every kind of access that writes shared memory is here as the one that has, and every
 kind that reads it as the one that needs it. The broken kernel writes other bytes.
@@ -90,6 +90,30 @@ def _twin(
         tensor=tensor,
         contents=True,
         found=fault("uninit-read", "smem.init", reader),
+    )
+
+
+def _register(
+    name: str,
+    statements: str,
+    reader: str,
+    *,
+    op: str = "mov.b32 %r9, 5;\n",
+    broken: str = "",
+    setup: str = "",
+    warps: int = 1,
+) -> Twin:
+    """Warps that all do the same."""
+    return Twin(
+        name=name,
+        rule="U2",
+        title="Register State Space",
+        warps=("",) * warps,
+        setup=setup + statements,
+        op=op,
+        broken=broken,
+        contents=True,
+        found=fault("uninit-read", "register.init", reader),
     )
 
 
@@ -277,4 +301,29 @@ _WRITERS = (
         bars=(1,),
     ),
 )
-TWINS = (*_READERS, *_WRITERS)
+_GAIN = "setmaxnreg.dec.sync.aligned.u32 24;\nsetmaxnreg.inc.sync.aligned.u32 40;\n"
+_REGISTERS = (
+    _register("register", "<op>st.global.b32 [%gl], %r9;\n", "st.global.b32"),
+    _register(
+        "register_that_some_lanes_write",
+        "@<op> mov.b32 %r9, 5;\nst.global.b32 [%gl], %r9;\n",
+        "st.global.b32",
+        op="%p3",
+        broken="%one",
+        setup="setp.eq.u32 %p3, %lane, %lane;\n",
+    ),
+    _register(
+        "guard",
+        "<op>@%p4 st.global.b32 [%gl], 1;\n",
+        "st.global.b32",
+        op="setp.eq.u32 %p4, %lane, 3;\n",
+    ),
+    _register(
+        "register_gained",
+        _GAIN + "<op>add.u32 %r1, %r9, 1;\n"
+        "mad.wide.u32 %rd1, %tid, 4, %g;\nst.global.b32 [%rd1], %r1;\n",
+        "add.u32",
+        warps=4,
+    ),
+)
+TWINS = (*_READERS, *_WRITERS, *_REGISTERS)
