@@ -108,14 +108,14 @@ def _of(shape: str) -> tuple[Scenario, ...]:
         ),
         shared(
             "bases-strides",
-            "Prefix sums with a base of their own for each side, and strides wider "
-            "than the heads.",
+            "Prefix sums with a base of their own for each side, one near the end of "
+            "int32, and strides wider than the heads.",
             WIDE_CORE_TAG,
             "layout",
             lengths_q=(33, 20),
             lengths_kv=(70, 20),
             base_q=11,
-            base_kv=1000,
+            base_kv=2**31 - 100,
             layout="spread",
             out_layout="spread",
             stream="side",

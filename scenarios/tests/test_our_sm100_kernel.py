@@ -19,6 +19,9 @@ from sidestream.harness.run.problem import problem_of
 from sidestream.harness.run.script import run_script
 from sidestream.harness.run.settings import Settings
 from sidestream.harness.runtime import Landing
+from sidestream.kernels.plan import config_of
+from sidestream.kernels.sm100.config import SMEM_LIMIT
+from sidestream.kernels.spec import AttentionSpec
 from sidestream.scenarios import catalogue, trace
 from sidestream.scenarios.catalogue_wide import SHAPES, WIDE_CORE_TAG
 from sidestream.scenarios.core import CORE_TAG
@@ -84,6 +87,7 @@ class ManySchedules(CaseRun):
     """One call under round-robin and then under every seed, the strictest order."""
 
     def _execute(self, call, prepared, log, stream):
+        self.asked = call.launches(prepared)
         for seed in (0, *SEEDS):
             options = Options(
                 seed=seed,
@@ -147,3 +151,10 @@ def require_equal_bits(bench, scenario):
     assert all(call.finished for call in run.runs)
     assert not outcome.findings, outcome.findings[0].message
     assert outcome.case.verdict is Verdict.CLEAN
+    # What the launch asks for, as the configuration says, and the chip has.
+    _, forward = run.asked
+    config = config_of(AttentionSpec(arch="sm_100a", **scenario.declaration()))
+    assert forward.block == (config.threads, 1, 1)
+    assert forward.cluster == (config.cluster, 1, 1)
+    asked = forward.dynamic_smem
+    assert config.smem_bytes - 512 <= asked <= config.smem_bytes <= SMEM_LIMIT
