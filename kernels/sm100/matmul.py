@@ -235,8 +235,8 @@ def run_matmul(
                             units[sub] = units[sub] + 1
                         # The scores overwrite the weights that an earlier product
                         # reads; their accumulators differ, so issue order alone is no
-                        # order. With a single sub-tile a commit, which is such a fence
-                        # too, always stands between them.
+                        # order. Behind the last sub-tile's stands a commit already,
+                        # which is such a fence too.
                         tmem.fence_before()
                     target = cute.make_tensor(base + tmem.SLOT_COLUMNS * slot, layout_s)
                     for part in cutlass.range_constexpr(config.k_slices):
