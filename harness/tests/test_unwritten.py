@@ -153,6 +153,20 @@ def test_a_word_that_nothing_wrote_is_told_with_its_lane(fill):
     assert left[31] == fill
 
 
+@pytest.mark.parametrize("lane", [0, 7, 8, 13, 24, 31])
+def test_one_lane_in_the_midst_of_what_was_written_is_told(lane):
+    body = (
+        "mad.lo.u32 %own, %r0, 8, %at;\nmov.u32 %v0, 5;\n"
+        f"setp.ne.u32 %none, %r0, {lane};\n"
+        "@%none st.shared.v2.b32 [%own], {%v0, %v0};\nbar.sync 0;\n"
+        "ld.shared.v2.b32 {%v0, %v1}, [%own];\n"
+    )
+    (found,) = shared_outcome(body + OUT)[0].findings
+    assert found.sites[0].agent == f"cta 0 warp 0 lane {lane}"
+    assert f"byte {8 * lane} of row" in found.message
+    assert found.count == 1
+
+
 def test_a_word_that_a_select_replaces_is_harmless():
     outcome, _ = shared_outcome(FILL + PEEK + KEEP + OUT)
     assert outcome.findings == ()

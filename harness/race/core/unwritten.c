@@ -36,6 +36,14 @@ static inline u64 part(u64 k, u64 from, u64 to) {
   return bits;
 }
 
+/* Whether all of it is written: without branches, for it is asked at every access. */
+static inline int whole(const u64 *bits, u64 from, u64 to) {
+  u64 first = from / WORD, last = (to - 1) / WORD;
+  u64 clear = (~bits[first] & part(first, from, to)) | (~bits[last] & part(last, from, to));
+  for (u64 k = first + 1; k < last; k++) clear |= ~bits[k];
+  return !clear;
+}
+
 /* Offset of the first byte of the range that nothing wrote, or `to`. */
 static inline u64 missing(const u64 *bits, u64 from, u64 to) {
   for (u64 k = from / WORD; k <= (to - 1) / WORD; k++) {
@@ -82,7 +90,7 @@ void written_lanes(Written *h, const Warp *w, u32 pc, u32 lanes, u32 slot,
     hi = high > hi ? high : hi;
   }
   u64 to = (u64)hi + size;
-  if (!size || missing(bits, lo, to) == to) return;
+  if (!size || whole(bits, lo, to)) return;
   u32 rank = slot - w->cta->first_slot;
   for (u32 left = access & ACCESS_READ ? lanes : 0; left; left &= left - 1) {
     u32 l = (u32)__builtin_ctz(left);
@@ -116,13 +124,12 @@ void written_engine(Written *h, const Async *op, u32 pc, u32 slot, u32 offset, u
 
 void written_chunks(Written *h, const Async *op, u32 pc, u32 slot, const u32 *offset, u32 n) {
   const u64 *bits = of(h, slot);
-  u64 set = ~0ull;
-  u32 low = 0;
+  u32 lo = ~0u, hi = 0;
   for (u32 k = 0; k < n; k++) {
-    set &= bits[offset[k] / WORD] >> offset[k] % WORD;
-    low |= offset[k] % CHUNK;
+    lo = offset[k] < lo ? offset[k] : lo;
+    hi = offset[k] > hi ? offset[k] : hi;
   }
-  if (!low && !(~set & 0xffffu)) return;
+  if (!n || whole(bits, lo, (u64)hi + CHUNK)) return;
   for (u32 k = 0; k < n; k++) {
     u64 to = offset[k] + (u64)CHUNK, at = missing(bits, offset[k], to);
     if (at == to) continue;
