@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from sidestream.harness.cuda.memory import Allocation, AllocationTable
-from sidestream.harness.runtime import Block, Runtime, Stream
+from sidestream.harness.runtime import Block, CallSite, Runtime, Stream
 from sidestream.harness.runtime.allocator import Statistics
 from sidestream.harness.vtorch.segments import Segments
 from sidestream.harness.vtorch.storages import DEVICE, Storages, extent
@@ -71,6 +71,7 @@ class TableStorages(Storages):
         *,
         stream: Stream,
         label: str,
+        site: CallSite | None = None,
     ) -> torch.Tensor:
         """Make an allocation named `label` and return a tensor over it."""
         needed = extent(size, stride) * dtype.itemsize

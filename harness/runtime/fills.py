@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sidestream.harness.finding import Finding, Rule, Site
@@ -37,13 +38,14 @@ class Fills:
         self._open: dict[int, Fill] = {}
         self._dead: list[Fill] = []
 
-    def read(self, shadow: Shadow, span: Span) -> None:
-        """Take note of a read, before the shadow does."""
+    def read_all(self, shadow: Shadow, spans: Iterable[Span]) -> None:
+        """Take note of reads, before the shadow does."""
         if not self._open:
             return
-        for cell in shadow.cells(span):
-            if cell.write is not None:
-                self._open.pop(cell.write.id, None)
+        for span in spans:
+            for cell in shadow.cells(span):
+                if cell.write is not None:
+                    self._open.pop(cell.write.id, None)
 
     def write(self, shadow: Shadow, span: Span, op: Op) -> None:
         """Take note of a write, before the shadow does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import FrameType
+from types import CodeType, FrameType
 
 from sidestream.harness.runtime.program_calls import own_call
 from sidestream.harness.runtime.spans import Span
@@ -52,8 +52,12 @@ def here() -> CallSite:
     frame: FrameType | None = sys._getframe(1)
     number, own = own_call(frame)
     while frame is not None and len(frames) < _MOST_FRAMES:
-        if not _passed(frame.f_globals.get("__name__") or ""):
-            frames.append(_told(frame))
+        spelled = _spelled.get(frame.f_code)
+        if spelled is None:
+            passed = _passed(frame.f_globals.get("__name__") or "")
+            spelled = _spelled[frame.f_code] = (passed, {})
+        if not spelled[0]:
+            frames.append(spelled[1].get(frame.f_lasti) or _told(frame))
             own = None if frame is own else own
         frame = frame.f_back
     if own is not None:  # below too many frames of packages
@@ -61,9 +65,18 @@ def here() -> CallSite:
     return CallSite(frames=tuple(frames), call=number)
 
 
+_spelled: dict[CodeType, tuple[bool, dict[int, str]]] = {}
+"""Whether frames of a code are left out, and by instruction how one is told.
+
+Every operation asks for a dozen frames.
+"""
+
+
 def _told(frame: FrameType) -> str:
     code = frame.f_code
-    return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
+    told = f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
+    _spelled.setdefault(code, (False, {}))[1][frame.f_lasti] = told
+    return told
 
 
 def _passed(module: str) -> bool:

@@ -9,6 +9,7 @@ they landed.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,15 +51,22 @@ class Shadow:
 
     def read(self, span: Span, op: Op) -> list[Conflict]:
         """Take note of a read and return what it conflicts with."""
+        return self.read_all((span,), op)
+
+    def read_all(self, spans: Iterable[Span], op: Op) -> list[Conflict]:
+        """Take note of reads of one operation and return what they conflict with."""
         found: list[Conflict] = []
-        for cell in self._over(span, fill=True):
-            write = cell.write
-            if write is not None and not write.before(op):
-                found.append(_conflict(write, op, cell, "write", "read"))
-            for (_, did), other in cell.late.items():
-                if did == "write" and not other.before(op):
-                    found.append(_conflict(other, op, cell, did, "read"))
-            cell.reads[op.agent] = op
+        agent, known = op.agent, op.clock.get
+        for span in spans:
+            for cell in self._over(span, fill=True):
+                write = cell.write
+                if write is not None and known(write.agent, 0) < write.tick:
+                    found.append(_conflict(write, op, cell, "write", "read"))
+                if cell.late:
+                    for (_, did), other in cell.late.items():
+                        if did == "write" and not other.before(op):
+                            found.append(_conflict(other, op, cell, did, "read"))
+                cell.reads[agent] = op
         return found
 
     def write(self, span: Span, op: Op) -> list[Conflict]:
@@ -100,8 +108,14 @@ class Shadow:
 
     def _over(self, span: Span, *, fill: bool) -> list[Cell]:
         """Return the cells inside `span`, cut at its ends; `fill` closes the gaps."""
-        if span.size <= 0:
+        start, size = span
+        if size <= 0:
             return []
+        low = bisect_left(self._starts, start)
+        if low < len(self._starts) and self._starts[low] == start:
+            cell = self._cells[low]
+            if cell.end == start + size:  # as it was accessed before
+                return [cell]
         self._cut_at(span.start)
         self._cut_at(span.end)
         low = bisect_left(self._starts, span.start)

@@ -352,10 +352,9 @@ class State:
         if not op.graph:
             self.captured.read(reads, writes, op)
         self.captured.write(writes)
-        for span in reads:
-            self.fills.read(self.shadow, span)
-            for conflict in self.shadow.read(span, op):
-                self.race_log.add(conflict)
+        self.fills.read_all(self.shadow, reads)
+        for conflict in self.shadow.read_all(reads, op):
+            self.race_log.add(conflict)
         for span in writes:
             self.fills.write(self.shadow, span, op)
             for conflict in self.shadow.write(span, op):

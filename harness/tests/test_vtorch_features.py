@@ -11,6 +11,7 @@ from vtorch_case import device, kinds
 
 from sidestream.harness.errors import UnsupportedError
 from sidestream.harness.runtime import CudaError
+from sidestream.harness.vtorch.results import out_overload
 
 
 @pytest.fixture(params=["eager", "laziest", "latest"])
@@ -225,3 +226,25 @@ def test_modules_are_copied_saved_and_loaded_with_their_optimizer(gpu):
 def test_what_is_not_supported_says_so_by_name(gpu, name, make):
     with pytest.raises(UnsupportedError, match=name):
         make()
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (4, 3)])
+def test_results_are_written_where_they_were_allocated(gpu, shape):
+    aten = torch.ops.aten
+    assert out_overload(aten.mul.Tensor) is aten.mul.out
+    assert out_overload(aten.mean.dim) is aten.mean.out
+    assert out_overload(aten.clone.default) is None  # would copy once more
+    assert out_overload(aten.add_.Tensor) is None
+    host = torch.arange(12.0).reshape(shape)
+    there = host.to("cuda").t()
+    for work in (
+        lambda x: x * 2 + 1,
+        lambda x: x.t() @ x,
+        lambda x: x.sum(0, dtype=torch.float64),
+        lambda x: x.mean(1, keepdim=True),
+        lambda x: torch.where(x > 5, x, -x),
+        lambda x: x.clone().half(),
+    ):
+        made = work(there)
+        assert torch.equal(made.cpu(), work(host.t()))
+        assert made.stride() == work(host.t()).stride()

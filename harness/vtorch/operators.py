@@ -32,6 +32,7 @@ from sidestream.harness.vtorch.operator_schema import (
     replaced,
     tensors,
 )
+from sidestream.harness.vtorch.results import put, write_into
 from sidestream.harness.vtorch.shown import note
 from sidestream.harness.vtorch.storages import DEVICE, PINNED
 from sidestream.harness.vtorch.tensor_spans import spans, spans_of
@@ -125,7 +126,7 @@ class Operators:
         results = []
         for meta, key in zip(metas, op.returns, strict=True):
             if key is None:
-                results.append(self._real(meta, made, stream, op.label))
+                results.append(self._real(meta, made, stream, op.label, site))
                 continue
             changed = kwargs[key] if isinstance(key, str) else args[key]
             if isinstance(meta, Meta) and tuple(changed.shape) != meta.size:
@@ -151,7 +152,12 @@ class Operators:
         return tuple(results) if results else None
 
     def _real(
-        self, meta: Any, made: list[torch.Tensor], stream: Stream, label: str
+        self,
+        meta: Any,
+        made: list[torch.Tensor],
+        stream: Stream,
+        label: str,
+        site: CallSite,
     ) -> Any:
         """Allocate what a result consists of; add the tensors to `made`.
 
@@ -159,12 +165,17 @@ class Operators:
         """
         if isinstance(meta, Meta):
             new = self._world.storages.device(
-                meta.dtype, meta.size, meta.stride, stream=stream, label=label
+                meta.dtype,
+                meta.size,
+                meta.stride,
+                stream=stream,
+                label=label,
+                site=site,
             )
             made.append(new)
             return new
         if isinstance(meta, list):
-            return [self._real(item, made, stream, label) for item in meta]
+            return [self._real(item, made, stream, label, site) for item in meta]
         return meta
 
     def _runner(
@@ -187,9 +198,11 @@ class Operators:
 
         def run() -> None:
             with plain(), _blamed(op, site):
+                if len(into) == 1 and write_into(func, args, kwargs, into[0]):
+                    return
                 got = func(*args, **kwargs)
                 for target, value in zip(into, fresh(op, got), strict=True):
-                    target.copy_(value)
+                    put(target, value)
 
         if not op.random:
             return run
@@ -258,12 +271,12 @@ class Operators:
         targets = changed or into
         drawn = [blanks[id(t)] for t in changed] or [got]
 
-        def put() -> None:
+        def place() -> None:
             with plain():
                 for target, value in zip(targets, drawn, strict=True):
-                    target.copy_(value)
+                    put(target, value)
 
-        return put
+        return place
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor for later: raw device memory, or a copy of a host value."""

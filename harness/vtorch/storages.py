@@ -101,6 +101,7 @@ class Storages:
         *,
         stream: Stream,
         label: str,
+        site: CallSite | None = None,
     ) -> torch.Tensor:
         """Allocate a device tensor for a stream; it holds what was there before.
 
@@ -110,7 +111,7 @@ class Storages:
         needed = extent(size, stride) * dtype.itemsize
         if not needed:
             return _over(self._empty, dtype, size, stride)
-        block = self._runtime.malloc(needed, stream=stream, label=label)
+        block = self._runtime.malloc(needed, stream=stream, label=label, site=site)
         block.format = str(dtype)
         lease = Lease(block.address, needed, lambda: self._back(block))
         self._blocks[block.address] = block

@@ -130,7 +130,8 @@ class VirtualTorch:
 
     def _calls_seen(self) -> AbstractContextManager[object]:
         """See calls inside, also where torch hides the mode: within `backward`."""
-        if any(isinstance(m, CallMode) for m in _get_current_function_mode_stack()):
+        stack: list[object] = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+        if any(isinstance(mode, CallMode) for mode in stack):
             return nullcontext()
         return CallMode(self._calls)
 
