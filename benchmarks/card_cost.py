@@ -8,7 +8,9 @@ every check of `sidestream check --device cuda`. Code is compiled before either.
 from __future__ import annotations
 
 import argparse
+import cProfile
 import json
+import pstats
 import statistics
 import time
 from collections.abc import Callable
@@ -63,6 +65,19 @@ def seconds(work: Callable[[], object], rounds: int) -> float:
     return statistics.median(spent)
 
 
+def profile(scenario: Scenario) -> None:
+    """Print where the time of a case goes, compiled before."""
+    bench = Bench(settings=Settings(device="cuda", arch=card_arch() or ""))
+    profiler = cProfile.Profile()
+    for _ in range(3):
+        CardRun(bench, scenario, Phases(origin=0.0, track="")).run()
+    with profiler:
+        for _ in range(5):
+            CardRun(bench, scenario, Phases(origin=0.0, track="")).run()
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(30)
+    pstats.Stats(profiler).sort_stats("cumulative").print_stats(45)
+
+
 def measure(scenarios: list[Scenario], rounds: int) -> list[dict[str, Any]]:
     """Return one row a scenario."""
     bench = Bench(settings=Settings(device="cuda", arch=card_arch() or ""))
@@ -100,8 +115,12 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--scenario", action="append", default=[])
+    parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     chosen = [catalogue.by_name(n) for n in given.scenario] or catalogue.CATALOGUE
+    if given.profile:
+        profile(chosen[0])
+        raise SystemExit
     found = measure(list(chosen), given.rounds)
     if given.json:
         given.json.write_text(json.dumps(found, indent=1))

@@ -8,12 +8,13 @@ Only the driver is used, so that a sanitizer sees this kernel and no other.
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
 
 import numpy as np
 
 from sidestream.scenarios.bugs.kernels import KERNEL_BUGS
-from sidestream.scenarios.bugs.kernels.kernel_bug import KernelBug
+from sidestream.scenarios.bugs.kernels.kernel_bug import Kernel, KernelBug
 from sidestream.scenarios.litmus.kernel import GLOBAL_BYTES, TARGET
 
 ARCH = "sm_90a"
@@ -25,6 +26,15 @@ def expressible(bug: KernelBug) -> bool:
     """Whether SM90 has every instruction of a bug's kernels."""
     texts = [bug.kernel(fixed=fixed).text() for fixed in (False, True)]
     return not any(word in text for word in _BEYOND for text in texts)
+
+
+def card_text(kernel: Kernel) -> str:
+    """Return the PTX of a kernel as ptxas takes it, for SM90.
+
+    `%tid` as a register's name hides the special register, which ptxas refuses.
+    """
+    text = kernel.text().replace(f".target {TARGET}", f".target {ARCH}")
+    return re.sub(r"%tid\b(?!\.)", "%thread", text)
 
 
 def call(driver: Any, name: str, *args: Any) -> Any:
@@ -51,7 +61,7 @@ def launch(bug: KernelBug, *, fixed: bool) -> None:
     call(d, "cuInit", 0)
     context = call(d, "cuDevicePrimaryCtxRetain", call(d, "cuDeviceGet", 0))
     call(d, "cuCtxSetCurrent", context)
-    text = kernel.text().replace(f".target {TARGET}", f".target {ARCH}")
+    text = card_text(kernel)
     module = call(d, "cuModuleLoadData", text.encode() + b"\0")
     function = call(d, "cuModuleGetFunction", module, b"litmus")
     memory = np.zeros(GLOBAL_BYTES // 4, np.uint32)

@@ -31,6 +31,7 @@ _KINDS = {
     "launch": "hidden-launch",
 }
 """By kind of driver call, what it is in an execute call."""
+_PROTOTYPE = "Synchronization debug mode is a prototype"
 _SYNC_WARNING = "called a synchronizing CUDA operation"
 
 
@@ -121,6 +122,7 @@ class CardLog(HostLog):
             return
         before = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=_PROTOTYPE)
             warnings.filterwarnings("always", message=f".*{_SYNC_WARNING}.*")
             show = warnings.showwarning
 

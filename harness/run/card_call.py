@@ -7,6 +7,7 @@ not be is seen; what was read where it must not be is not.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -32,8 +33,8 @@ from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.virtual_call import OUTPUTS, VirtualCall
 from sidestream.scenarios.case import CaseInputs
 
-STALL = 20_000_000
-"""Clock cycles that a stalled stream spins: some 10 ms."""
+CLOCK = 2e9
+"""Cycles a second that no card passes: a stall takes at least as long."""
 
 
 class CardCall(VirtualCall):
@@ -57,6 +58,7 @@ class CardCall(VirtualCall):
         self._card = world
         self._there: dict[str, torch.Tensor] = {}
         self._broken: dict[str, int] = {}
+        self._taken = 0.0
         super().__init__(
             cast(VirtualCuda, world),  # the part of it that a call uses
             inputs,
@@ -173,7 +175,7 @@ class CardCall(VirtualCall):
             return prepared.execute(self.tensors, self.scratch())
 
     def execute_on_stalled(
-        self, prepared: Prepared, *, label: str, pattern: str, stall: int = STALL
+        self, prepared: Prepared, *, label: str, pattern: str, stall: int
     ) -> tuple[Execution, bool]:
         """Make a call on its own stream, which is stalled before its inputs arrive.
 
@@ -199,11 +201,12 @@ class CardCall(VirtualCall):
         return seen, done
 
     def execute_beside_stalled(
-        self, prepared: Prepared, *, label: str, pattern: str, stall: int = STALL
-    ) -> Execution:
+        self, prepared: Prepared, *, label: str, pattern: str, stall: int
+    ) -> tuple[Execution, float]:
         """Make a call on its own stream while another, stalled one is current.
 
-        What the call puts on the current stream comes after its results were taken.
+        What the call puts on the current stream comes after its results were taken, if
+        the host is quick: the second result is the seconds that it needed.
         """
         self.load(pattern)
         ambient = self._card.another_stream()
@@ -214,7 +217,9 @@ class CardCall(VirtualCall):
                 self._card.stall(stall)
                 return self._run(prepared, launches)
 
-        return self._snapped(call, label, launches)[0]
+        began = time.perf_counter()
+        made = self._snapped(call, label, launches)[0]
+        return made, self._taken - began
 
     def _snapped(
         self, call: Callable[[], Results], label: str, launches: list[Launch]

@@ -15,7 +15,7 @@ from sidestream.harness.drivers.protocol import Driver, PlansAhead, Prepared
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Finding, Site
-from sidestream.harness.run.card_call import CardCall
+from sidestream.harness.run.card_call import CLOCK, CardCall
 from sidestream.harness.run.card_world import CardWorld, current_world
 from sidestream.harness.run.case import CaseOutcome, CaseRun
 from sidestream.harness.run.phases import Phases
@@ -97,17 +97,21 @@ class CardRun(CaseRun):
         if world.dsl is None:
             return not_run(streams.NAME, "launches are not seen")
         kernel, found = self.settings.kernel, list[Finding]()
-        own, done = call.execute_on_stalled(
-            prepared, label="its stream stalled", pattern=pattern
-        )
-        if done:
-            # Perhaps the host was slow: nothing is slower than this.
+        for cycles in _STALLS:
             own, done = call.execute_on_stalled(
-                prepared, label="its stream stalled", pattern=pattern, stall=_LONG
+                prepared, label="its stream stalled", pattern=pattern, stall=cycles
             )
-        other = call.execute_beside_stalled(
-            prepared, label="the current stream stalled", pattern=pattern
-        )
+            if not done:
+                break  # else perhaps the host was slow: nothing outlasts the last one
+        for cycles in _STALLS:
+            other, host = call.execute_beside_stalled(
+                prepared,
+                label="the current stream stalled",
+                pattern=pattern,
+                stall=cycles,
+            )
+            if 2 * host < cycles / CLOCK:
+                break
         for run, which in ((own, "the call's stream"), (other, "the current stream")):
             if not run.finished:
                 return not_run(streams.NAME, f"with {which} stalled: {run.error}")
@@ -156,7 +160,7 @@ class CardRun(CaseRun):
                         replayed=call.replay(
                             captured, label=f"a replay with {lengths}", pattern=pattern
                         ),
-                        rows=rows_of(case.lengths_q, case.capacity_q),
+                        rows=rows_of(case.lengths_q, self.scenario.capacity_q),
                         lengths=lengths,
                     )
                 )
@@ -202,8 +206,8 @@ class CardRun(CaseRun):
         return cache.check(counts, (), kernel=self.settings.kernel)
 
 
-_LONG = 1_000_000_000
-"""Cycles that a stream is stalled for when a shorter stall was over too soon."""
+_STALLS = (4_000_000, 100_000_000, 1_000_000_000)
+"""Cycles that a stream is stalled for: longer ones where the host was not in time."""
 
 
 def _waited(kernel: str) -> Finding:
@@ -217,12 +221,18 @@ def _waited(kernel: str) -> Finding:
     )
 
 
+def _thinned(lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """Empty every second sequence; halve one that is alone."""
+    if len(lengths) == 1:
+        return (lengths[0] // 2,)
+    return tuple(n if at % 2 == 0 else 0 for at, n in enumerate(lengths))
+
+
 def _rearranged(scenario: Scenario) -> Scenario | None:
     """Return a scenario with other lengths in the same room, or None."""
     turned = scenario.lengths_q[::-1], scenario.lengths_kv[::-1]
     if turned == (scenario.lengths_q, scenario.lengths_kv):
-        halves = (scenario.lengths_q, scenario.lengths_kv)
-        turned = tuple(n // 2 for n in halves[0]), tuple(n // 2 for n in halves[1])
+        turned = _thinned(scenario.lengths_q), _thinned(scenario.lengths_kv)
     if turned == (scenario.lengths_q, scenario.lengths_kv):
         return None
     return replace(scenario, lengths_q=turned[0], lengths_kv=turned[1])

@@ -204,7 +204,7 @@ def told(outcome):
     return {f.kind for f in outcome.findings}
 
 
-@pytest.mark.parametrize("name", ["nan-tail", "fused-qkv"])
+@pytest.mark.parametrize("name", ["nan-tail", "fused-qkv", "many-single-tokens"])
 def test_a_faithful_implementation_is_clean(outcome, name):
     case = outcome(name=name).case
     assert case.verdict is Verdict.CLEAN, case.checks
