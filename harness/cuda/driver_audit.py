@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -234,6 +235,7 @@ def _read(data: _Data) -> DriverCall:
     )
 
 
+@functools.cache
 def _cupti() -> Any:
     """Load the CUPTI that torch comes with, or the system's.
 

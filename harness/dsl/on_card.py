@@ -24,7 +24,7 @@ from sidestream.harness.dsl.activation import (
 from sidestream.harness.dsl.build import ON_CARD, build_runtime
 from sidestream.harness.dsl.capture import attributes_of, launch_of, read_image
 from sidestream.harness.dsl.compile_log import CompileLog
-from sidestream.harness.dsl.entry_scan import scan_entry
+from sidestream.harness.dsl.entry_scan import EntryScan, scan_entry
 from sidestream.harness.errors import UnsupportedError, UsageError
 from sidestream.harness.launch import Launch
 
@@ -50,6 +50,7 @@ class OnCard:
 
     compiles: CompileLog = field(default_factory=CompileLog)
     _watches: list[Watch] = field(default_factory=list)
+    _entries: dict[tuple[str, str], EntryScan] = field(default_factory=dict)
     _callbacks: tuple[object, ...] = ()
     _raised: BaseException | None = None
 
@@ -123,7 +124,10 @@ class OnCard:
                 stream=raw.stream,
                 pdl=attributes.pdl,
             )
-        return launch_of(raw, record.ptx, scan_entry(record.ptx, name), attributes)
+        key = record.image_sha256, name
+        if key not in self._entries:
+            self._entries[key] = scan_entry(record.ptx, name)
+        return launch_of(raw, record.ptx, self._entries[key], attributes)
 
 
 _watched: OnCard | None = None
