@@ -26,8 +26,9 @@ from sidestream.harness.run.case import Bench
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.problem import problem_of
 from sidestream.harness.run.settings import Settings
-from sidestream.scenarios import catalogue
+from sidestream.scenarios import catalogue, trace
 from sidestream.scenarios.case import build
+from sidestream.scenarios.core import CORE_TAG
 from sidestream.scenarios.scenario import Scenario
 
 
@@ -110,6 +111,12 @@ def show(rows: list[dict[str, Any]]) -> None:
     print(f"| all | {bare * 1e3:.0f} | {case * 1e3:.0f} | {case / bare:.2f} |")
 
 
+def everything() -> list[Scenario]:
+    """Return the scenarios of the core declaration, and a trace."""
+    steps = trace.steps(trace.EXCERPTS["conv"], limit=24)
+    return [*catalogue.with_tags(CORE_TAG), *(step.scenario() for step in steps)]
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
@@ -117,7 +124,7 @@ if __name__ == "__main__":
     parser.add_argument("--scenario", action="append", default=[])
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
-    chosen = [catalogue.by_name(n) for n in given.scenario] or catalogue.CATALOGUE
+    chosen = [catalogue.by_name(n) for n in given.scenario] or everything()
     if given.profile:
         profile(chosen[0])
         raise SystemExit
