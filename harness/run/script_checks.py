@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ _REPEATED = 2
 _COMPILED = 3
 
 
+@functools.cache
 def of_package(place: str, home: Path) -> bool:
     """Whether a place is a package's rather than in the user's code.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -79,6 +80,7 @@ def _told(frame: FrameType) -> str:
     return told
 
 
+@functools.cache
 def _passed(module: str) -> bool:
     return any(module == p or module.startswith(p + ".") for p in _PASSED)
 
