@@ -2,7 +2,8 @@
 
 The script is the same on both sides but for its device, so that the plain run is
 torch's own CPU kernels. The operations are run once before the clock starts: the first
-call of each shape asks its CPU kernel for the shapes of its results.
+call of each shape asks its CPU kernel for the shapes of its results. Of seven calls in
+a process the fastest counts, since what else runs on the machine only adds.
 """
 
 from __future__ import annotations
@@ -33,9 +34,14 @@ def work():
     return float(y.sum())
 
 work()
-began = time.perf_counter()
-work()
-print(time.perf_counter() - began)
+wall, processor = [], []
+for _ in range(7):
+    began, spent = time.perf_counter(), time.process_time()
+    work()
+    wall.append(time.perf_counter() - began)
+    processor.append(time.process_time() - spent)
+print(min(wall))
+print(min(processor))
 """
 """225 calls of operators on 256 by 256 floats, views included, and one read back."""
 IMPORT = "import torch\n"
@@ -68,11 +74,16 @@ def measure() -> list[Cost]:
     return [
         Cost(name="start-up (import torch)", plain=middle(2, 0), virtual=middle(3, 0)),
         Cost(name="whole script", plain=middle(0, 0), virtual=middle(1, 0)),
-        Cost(name="200 operations, warm", plain=middle(0, 1), virtual=middle(1, 1)),
+        Cost(name="225 operations, warm", plain=middle(0, 1), virtual=middle(1, 1)),
+        Cost(
+            name="the same, of the processor",
+            plain=middle(0, 2),
+            virtual=middle(1, 2),
+        ),
     ]
 
 
-def _timed(script: Path, device: str) -> tuple[float, float]:
+def _timed(script: Path, device: str) -> tuple[float, ...]:
     """Return the seconds of the process, and those that the script printed."""
     command = [sys.executable, "-m", "sidestream.harness.cli", "run"]
     began = time.perf_counter()
@@ -83,8 +94,8 @@ def _timed(script: Path, device: str) -> tuple[float, float]:
         text=True,
     )
     seconds = time.perf_counter() - began
-    printed = [line for line in done.stdout.splitlines() if _is_number(line)]
-    return seconds, float(printed[0]) if printed else 0.0
+    printed = [float(line) for line in done.stdout.splitlines() if _is_number(line)]
+    return seconds, *printed
 
 
 def _is_number(line: str) -> bool:

@@ -169,7 +169,10 @@ def _case(case: Case) -> dict[str, Any]:
         "replay": case.replay,
         "relaxed": dict(case.relaxed),
         "spans": [
-            [s.name, round(s.start, 6), round(s.seconds, 6), s.track, s.detail]
+            [
+                *(s.name, round(s.start, 6), round(s.seconds, 6), s.track, s.detail),
+                *((s.id, list(s.after)) if s.id else ()),
+            ]
             for s in case.spans
         ],
     }
@@ -334,13 +337,15 @@ def _read_costs(cases: tuple[Case, ...], raw: Any) -> tuple[Case, ...]:
 
 
 def _read_span(raw: Any) -> Span:
-    name, start, seconds, track, detail = raw
+    name, start, seconds, track, detail, *flow = raw
     return Span(
         name=_text(name),
         start=float(start),
         seconds=float(seconds),
         track=_text(track),
         detail=_text(detail),
+        id=int(flow[0]) if flow else 0,
+        after=tuple(int(n) for n in flow[1]) if flow else (),
     )
 
 

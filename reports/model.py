@@ -55,14 +55,19 @@ class Error:
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A stretch of wall time: seconds since the run began, and for how long."""
+    """A stretch of time: seconds since the run began, and for how long.
+
+    One with an `id` can be named by the `after` of others: an arrow leads to them.
+    """
 
     name: str
     start: float
     seconds: float
     track: str
-    """The worker that spent it."""
+    """The worker that spent it, or the stream that it took place on."""
     detail: str = ""
+    id: int = 0
+    after: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

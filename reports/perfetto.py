@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from sidestream.reports.model import Report
+from sidestream.reports.model import Report, Span
 
 _MICROSECONDS = 1e6
 
@@ -46,7 +47,34 @@ def render(report: Report) -> str:
             )
             for span in case.spans
         ]
+        events += _arrows(case.spans, tracks)
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n"
+
+
+def _arrows(spans: Sequence[Span], tracks: dict[str, int]) -> list[dict[str, Any]]:
+    """Return flow events from each span to those that come after it."""
+    by_id = {span.id: span for span in spans if span.id}
+    events = []
+    pairs = [(n, span) for span in spans for n in span.after if n in by_id]
+    for number, (source, target) in enumerate(pairs, 1):
+        before = by_id[source]
+        for phase, span, at in (
+            ("s", before, before.start + before.seconds),
+            ("f", target, max(target.start, before.start + before.seconds)),
+        ):
+            events.append(
+                {
+                    "name": "event",
+                    "cat": "flow",
+                    "ph": phase,
+                    "id": number,
+                    "pid": 1,
+                    "tid": tracks[span.track],
+                    "ts": round(at * _MICROSECONDS, 3),
+                    **({"bp": "e"} if phase == "f" else {}),
+                }
+            )
+    return events
 
 
 def _thread(tracks: dict[str, int], events: list[dict[str, Any]], name: str) -> int:

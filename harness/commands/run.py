@@ -19,7 +19,7 @@ from sidestream.harness.run import script_checks
 from sidestream.harness.run.environment import environment, version
 from sidestream.harness.run.script import ScriptRun, run_script
 from sidestream.harness.runtime import Landing
-from sidestream.reports.model import Case, Check, Report, folded
+from sidestream.reports.model import Case, Check, Report, Span, folded
 from sidestream.reports.write import write
 
 CHECKS = (
@@ -126,6 +126,18 @@ def _case(
         seconds={"execute": seconds},
         findings=tuple(f.id for f in found),
         replay=replay,
+        spans=tuple(
+            Span(
+                name=moment.name,
+                start=moment.start,
+                seconds=moment.seconds,
+                track=moment.track,
+                detail=f"called at {moment.called * 1e6:.0f} us, {moment.place}",
+                id=moment.id,
+                after=moment.after,
+            )
+            for moment in done.moments
+        ),
     )
 
 

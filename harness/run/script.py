@@ -47,6 +47,7 @@ from sidestream.harness.runtime import (
     here,
 )
 from sidestream.harness.runtime.program_calls import ProgramCalls
+from sidestream.harness.runtime.timeline import Moment
 from sidestream.harness.vtorch import VirtualTorch
 
 Compiled = tuple[str, CallSite]
@@ -65,6 +66,7 @@ class ScriptRun:
         waits: Waits of the host, in order.
         compiled: Compilations.
         schedule: The landing policy that makes every landing again.
+        moments: What takes place when, by estimate.
         operations: How many operations it called.
     """
 
@@ -74,6 +76,7 @@ class ScriptRun:
     waits: tuple[HostWait, ...]
     compiled: tuple[Compiled, ...]
     schedule: str
+    moments: tuple[Moment, ...]
     operations: int
 
 
@@ -184,6 +187,7 @@ def run_script(
         compiled=tuple(compiled),
         schedule=runtime.schedule().spell(),
         operations=runtime.operations,
+        moments=tuple(runtime.moments),
     )
 
 

@@ -23,8 +23,10 @@ from sidestream.harness.runtime.shadow import Shadow
 from sidestream.harness.runtime.spans import Span, merge
 from sidestream.harness.runtime.streams import Stream, StreamTable
 from sidestream.harness.runtime.tenancy import Tenancies
-from sidestream.harness.runtime.timeline import CALL, estimate
+from sidestream.harness.runtime.timeline import CALL, Moment, estimate
 
+MOMENTS = 20_000
+"""Moments that are kept for a time line."""
 DEPTH = 1024
 """Operations that may be pending; more make the call land the oldest, as a full
 launch queue makes a call wait."""
@@ -109,6 +111,8 @@ class State:
         self.tenancies = Tenancies()
         self.race_log = RaceLog(self.tenancies.find)
         self.host_waits: list[HostWait] = []
+        self.moments: list[Moment] = []
+        """What takes place when, by estimate; the first `MOMENTS` of them."""
         self.refusals: list[Refusal] = []
         self.reservations: list[Reservation] = []
         self.empty_graphs: list[CallSite] = []
@@ -237,6 +241,19 @@ class State:
             seconds=seconds,
         )
         stream.clock, stream.tail = clock, op.id
+        after = tuple(after)
+        self._note(
+            Moment(
+                name=label,
+                track=op.where,
+                start=max(begin, start),
+                seconds=seconds,
+                called=host.now,
+                place=str(site),
+                id=op.id,
+                after=after if kind == "event-wait" else (),
+            )
+        )
         stream.busy_until = max(begin, start) + seconds
         host.advance()
         host.now += CALL
@@ -386,8 +403,22 @@ class State:
                 detail=detail,
             )
         )
+        self._note(
+            Moment(
+                name=call,
+                track="host",
+                start=host.now,
+                seconds=max(CALL, until - host.now),
+                called=host.now,
+                place=str(site),
+            )
+        )
         host.now = max(host.now + CALL, until)
         return needed
+
+    def _note(self, moment: Moment) -> None:
+        if len(self.moments) < MOMENTS:
+            self.moments.append(moment)
 
     def _wait_for_device(self, call: str, device: int, site: CallSite) -> None:
         """Let the host wait for all streams of a device."""

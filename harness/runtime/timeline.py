@@ -7,6 +7,7 @@ bytes at the bandwidth of the memory. It orders nothing and decides nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from sidestream.harness.runtime.spans import Span
 
@@ -18,6 +19,31 @@ LINK_START = 8e-6
 _DEVICE_BANDWIDTH = 4e12
 _LINK_BANDWIDTH = 5e10
 """Bytes a second between host and device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """When something takes place by estimate, in seconds since the program began.
+
+    Attributes:
+        name: The operation, or the call that waits.
+        track: The stream, or `host`.
+        start: When it begins; an operation of a stream not before it was called.
+        seconds: How long it takes.
+        called: When the host called it.
+        place: Where.
+        id: Of the operation; 0 for a wait of the host.
+        after: Operations of other streams that an event makes it wait for.
+    """
+
+    name: str
+    track: str
+    start: float
+    seconds: float
+    called: float
+    place: str
+    id: int = 0
+    after: tuple[int, ...] = ()
 
 
 def estimate(kind: str, reads: Iterable[Span], writes: Iterable[Span]) -> float:
