@@ -29,6 +29,7 @@ RULES: Mapping[str, str] = {
     "P3": "Completion Mechanisms for Asynchronous Copy Operations",
     "P4": f"{_COPY}: cp.async.bulk.wait_group",
     "P7": f"{_SYNC}: membar / fence; {_SYNC}: tensormap.cp_fenceproxy",
+    "cluster.peer": "Cluster of Cooperative Thread Arrays",
     "T2": f"{TENSOR_MODEL}: Pipelined tcgen05 Instructions",
     "T4": f"{_TENSOR}: tcgen05.commit",
     "T5": f"{_TENSOR}: tcgen05.wait",
@@ -45,6 +46,7 @@ _MISSING = {
     "tensor-unsent": "no tcgen05.fence::before_thread_sync follows the first one",
     "tensor-unreceived": "no tcgen05.fence::after_thread_sync precedes the second one",
     "unread": "the thread that issued it does not wait until it is read",
+    "outlasts": "no thread of the CTA knows that the first is over before the CTA is",
     "map-unreleased": "no releasing proxy fence follows the change",
     "map-unacquired": "no acquiring proxy fence of this map precedes the use",
     "map-unscoped": "the scope of a proxy fence leaves the other's thread out",
@@ -179,6 +181,11 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
         return "P4", (
             "cp.async.bulk.wait_group.read 0 by the thread that issued the store, "
             "before its CTA is over"
+        )
+    if race.verdict == "outlasts":
+        return "cluster.peer", (
+            "a wait for it, or a barrier.cluster behind its completion, before the "
+            "last thread of the CTA exits"
         )
     if race.verdict in _MAP_FENCES:
         return "P7", _MAP_FENCES[race.verdict]

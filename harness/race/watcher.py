@@ -29,7 +29,7 @@ UNDEFINED = "register-uninit"
 
 RELAXED = (
     *("peer-arrive", "read-proxy", "tensor-handoff", "tensor-issue-order"),
-    *("load-scoreboard", "lanes-met", "same-value"),
+    *("load-scoreboard", "lanes-met", "same-value", "peer-exit"),
 )
 """Relaxations of the practice profile, as `enum Relaxation` of `core/detector.h`."""
 
@@ -37,7 +37,7 @@ _SPACES = ("", "shared", "global", "tensor")
 _VERDICTS = (
     *("", "unordered", "behind-proxy", "unscoped"),
     *("tensor-unsent", "tensor-unreceived"),
-    *("map-unreleased", "map-unacquired", "map-unscoped", "unread"),
+    *("map-unreleased", "map-unacquired", "map-unscoped", "unread", "outlasts"),
 )
 _MOST_REGISTERS = 64
 _USE_DTYPE = np.dtype([(name, np.uint64) for name in ("reads", "guard", "writes")])
@@ -111,6 +111,8 @@ class Race:
             `map-unscoped`: a tensor map was written before its use, without one of its
             proxy fences, or with too narrow ones.
             `unread`: a store's source, not known to be read when its CTA is over.
+            `outlasts`: what another CTA does in shared memory or to an mbarrier there,
+            not known to be over when the CTA is.
         earlier: The access that happened first in this run.
         later: The other one.
         address: Of the word they share.

@@ -180,6 +180,25 @@ TWINS = (
         broken_in=("isa",),
     ),
     _pair(
+        "arrival_of_a_commit_of_the_peer_before_the_end",
+        "cluster.peer",
+        "Cluster of Cooperative Thread Arrays",
+        lead(mma() + _COMMIT_FAR + commit("%bar+8")) + wait(0, "%bar+8"),
+        "<op>",
+        bars=(1, 1),
+        tensor=32,
+        op=wait(sem=".relaxed.cluster"),
+        found=(
+            race(
+                "dsmem-race",
+                _COMMIT_FAR.split()[0],
+                "end of the kernel",
+                "cluster.peer",
+            ),
+        ),
+        broken_in=("isa",),
+    ),
+    _pair(
         "relaxed_remote_arrival",
         "M6",
         _ARRIVE,

@@ -65,6 +65,7 @@ RULES: Mapping[str, str] = {
     "B8": "launches of one stream are in order, but for tensor maps",
     "U1": "shared memory holds no value before a write of it, by byte and by CTA",
     "U2": "a register holds no value before a write of it, nor one that is gained",
+    "cluster.peer": "a CTA exits when what its peers do to its shared memory is over",
     "race.order": "a release and an acquire of one word order what lies around them",
     "race.scope": "strong accesses need scopes that include each other",
 }

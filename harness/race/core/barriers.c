@@ -71,6 +71,7 @@ void detector_mbar_init(Detector *d, u32 slot, u32 warp, u32 pc, u32 lane, u32 m
   b->init = use(d, slot, warp, pc, lane).entry;
   b->init.bytes = ALL_BYTES;
   b->published = 0;
+  b->signals.n = 0;
   entry_set_flags(&b->init, ENTRY_WRITE);
 }
 
@@ -98,6 +99,7 @@ void detector_mbar_arrive(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u3
   WarpAgent *w = &d->cta[slot].warp[warp];
   Accessor a = use(d, slot, warp, pc, (u32)__builtin_ctz(lanes));
   check_init(d, b, &a, w);
+  if (slot != memory) signal_note(d, b, &a.entry);
   u32 relaxed = relaxed_of(&scope);
   u32 reach = slot == memory ? REACH_OWN : scope >= SCOPE_CLUSTER ? REACH_CLUSTER
                                                                    : REACH_NARROW;
@@ -133,13 +135,16 @@ void detector_mbar_engine(Detector *d, u32 id, u32 pc, u32 memory, u32 address,
   knowledge_raise(d->scratch, PLANE_ORDER, e->comp, e->clock, ANY_LANE);
   /* PTX ISA, tcgen05.commit: its arrival is of cluster scope. Whether a wait of a copy's
    * bytes needs a scope the ISA leaves open; none is asked of it. */
-  u32 reach = history && e->warp / d->warps != memory ? REACH_CLUSTER : REACH_OWN;
+  int own = e->warp / d->warps == memory;
+  if (!own) signal_note(d, b, &a.entry);
+  u32 reach = history && !own ? REACH_CLUSTER : REACH_OWN;
   add(d, &b->current[reach], &b->in_current[reach], d->scratch);
 }
 
 void detector_mbar_phase(Detector *d, u32 memory, u32 address) {
   BarrierAgent *b = find(d, memory, address);
   if (!b) return;
+  signal_phase(b);
   for (u32 r = 0; r < REACHES; r++) {
     Knowledge *old = b->complete[r];
     b->complete[r] = b->current[r];
@@ -156,6 +161,7 @@ void detector_mbar_wait(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 
   WarpAgent *w = &d->cta[slot].warp[warp];
   Accessor a = use(d, slot, warp, pc, (u32)__builtin_ctz(lanes));
   check_init(d, b, &a, w);
+  signal_waited(b);
   u32 relaxed = relaxed_of(&scope);
   for (u32 r = 0; r < REACHES; r++) {
     if (!b->in_complete[r]) continue;

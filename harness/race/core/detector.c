@@ -22,11 +22,13 @@ void detector_free(Detector *d) {
     for (u64 b = 0; c->tmem && b < TMEM_COLUMNS / BLOCK_COLUMNS; b++) block_free(&c->tmem[b]);
     free(c->tmem);
     free(c->smem);
-    for (u32 b = 0; b < MAX_BARRIERS; b++)
+    for (u32 b = 0; b < MAX_BARRIERS; b++) {
+      free(c->barrier[b].signals.at);
       for (u32 r = 0; r < REACHES; r++) {
         free(c->barrier[b].current[r]);
         free(c->barrier[b].complete[r]);
       }
+    }
     for (u32 b = 0; b < NAMED_BARRIERS; b++) {
       free(c->named[b]);
       free(c->named_done[b]);

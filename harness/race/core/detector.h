@@ -21,6 +21,7 @@ enum Relaxation {
   RELAX_LOAD_USED,       /* a tcgen05.ld without wait::ld, whose registers were used */
   RELAX_LANES_MET,       /* a read of shared memory before its warp met and another lane told */
   RELAX_SAME_VALUE,      /* several warps, or lanes that parted, store the same twice */
+  RELAX_PEER_EXIT,       /* a CTA exits, and an arrival of a peer may still come */
   RELAXATIONS
 };
 
@@ -53,8 +54,14 @@ typedef struct RaceTable {
 
 /* What arrivals hand to those who wait, by how far it reaches. */
 enum Reach { REACH_OWN = 0, REACH_CLUSTER, REACH_NARROW, REACHES };
+/* Arrivals from other CTAs that no wait has seen yet. */
+typedef struct Signals {
+  Entry *at;
+  u32 n, capacity;
+} Signals;
 typedef struct BarrierAgent {
   u32 address; /* 0 = free */
+  Signals signals;
   Knowledge *current[REACHES], *complete[REACHES];
   u8 in_current[REACHES], in_complete[REACHES];
   Entry init; /* who initialised it */
@@ -199,6 +206,11 @@ static inline u32 detector_pipe_warp(const Detector *d, u32 comp) {
 u32 tensor_over(const Detector *d, u32 group, const Knowledge *k, u32 c);
 /* How an access to tensor memory stands to an entry there (enum Verdict). */
 u32 tensor_order(Detector *d, const Accessor *a, const Entry *e);
+
+/* --- exits.c -------------------------------------------------------------------- */
+void signal_note(Detector *d, BarrierAgent *b, const Entry *e);
+void signal_phase(BarrierAgent *b);
+void signal_waited(BarrierAgent *b);
 
 /* --- report.c ------------------------------------------------------------------ */
 void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict);

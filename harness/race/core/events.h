@@ -29,6 +29,8 @@ void detector_map_fence(Detector *d, u32 slot, u32 warp, u32 lanes, u32 which, u
 void map_fences_free(Detector *d);
 /* The CTA of a warp is over, and nobody knows that operation `id` has read its source. */
 void detector_unread(Detector *d, u32 id, u32 pc, u32 slot, u32 warp);
+/* All threads of the CTA, of so many warps, have exited. */
+void detector_over(Detector *d, u32 slot, u32 warps);
 /* griddepcontrol.wait has returned; a CTA lets dependents start, for the first time. */
 void detector_grid_wait(Detector *d, u32 slot, u32 warp, u32 lanes);
 void detector_grid_signal(Detector *d, u32 slot, u32 warp, u32 lanes);

@@ -93,7 +93,8 @@ enum Verdict {
   MAP_UNRELEASED, /* ... releases the write */
   MAP_UNACQUIRED, /* ... acquires what was released, at the map's address */
   MAP_UNSCOPED,   /* ... reaches the other one's thread */
-  UNREAD          /* a source that may be read when its CTA is over */
+  UNREAD,         /* a source that may be read when its CTA is over */
+  OUTLASTS        /* an access, or a signal, that may come when the CTA is over */
 };
 
 /* Who accesses, for the judge. */

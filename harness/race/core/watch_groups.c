@@ -40,6 +40,7 @@ void watch_copies_before(Watch *h, const Async *op, u32 pc, u32 memory, u32 at) 
  * that its source has been read; what it did not wait for may read after the CTA. */
 void watch_finished(void *state, const Cta *c) {
   Watch *h = state;
+  detector_over(h->detector, c->slot, c->m->warps_per_cta);
   for (u32 w = 0; w < c->m->warps_per_cta; w++) {
     const GroupList *list = &h->list[c->slot * c->m->warps_per_cta + w];
     for (u32 k = 0; k < list->n; k++)
