@@ -193,6 +193,11 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
         return "race.scope", "scopes that include the other thread, on both sides"
     first = program.instruction(earlier.pc)
     if first and first.op.startswith("mbarrier.init"):
+        if earlier.cta != later.cta:
+            return "M8", (
+                "fence.mbarrier_init.release.cluster by the thread that initialises, "
+                "then barrier.cluster, before every use by another CTA"
+            )
         return "M8", "a barrier between the initialisation and every other use"
     if race.over:
         over = earlier if race.over == "earlier" else later

@@ -36,7 +36,8 @@ static BarrierAgent *find(Detector *d, u32 memory, u32 address) {
 /* The initialisation and a use: they must be ordered as any write and read. */
 static void check_init(Detector *d, BarrierAgent *b, Accessor *a, const WarpAgent *w) {
   if (!b->init.bytes || (b->published && w->rounds >= b->published)) return;
-  a->address = b->address;
+  a->address = b->address - SMEM_BASE;
+  a->count = 1;
   a->space = RACE_SHARED;
   a->entry.bytes = ALL_BYTES;
   u32 c = b->init.comp - a->first_comp;
