@@ -16,6 +16,7 @@ SLOTS, WARPS, COLUMNS = 2, 2, 4
 CLUSTER_SCOPE, GPU_SCOPE, RELAXED_SCOPE = 2, 3, 0
 WRITE = 1
 ADDRESSES = (1000, 1008)
+FLAGS = 0x7000_0000
 FORM_COPY, FORM_SMALL_COPY, FORM_SHIFT = 1, 2, 3
 PRODUCTS = {"S": 0x1000_0001, "O": 0x2000_0001}
 FREED, TAKEN = 0, 1
@@ -57,7 +58,7 @@ class Program:
             *([self.land] * 4 + [self.commit] * 3),
             *([self.arrive] * 4 + [self.phase] * 3 + [self.wait] * 5),
             *([self.tensor_wait] * 3 + [self.before] * 3 + [self.after] * 3),
-            *([self.fence] + [self.use] * 2),
+            *([self.fence] + [self.use] * 2 + [self.flag, self.see] * 2),
         )
         for _ in range(steps):
             self.pc += 1
@@ -122,6 +123,14 @@ class Program:
 
     def _hand_over(self) -> None:
         """From the actor to every other warp, by a barrier of either CTA."""
+        if self.random.random() < 0.2:
+            self._maybe(self.flag)
+            for _ in range(3):
+                self._see(
+                    (self.random.randrange(SLOTS), self.random.randrange(WARPS)),
+                    self.actor,
+                )
+            return
         for slot in range(SLOTS):
             barrier = (slot, ADDRESSES[1])
             self._maybe(self._arrive, *barrier, self.random.random() < 0.3)
@@ -288,6 +297,30 @@ class Program:
         )
         self.model.observe((slot, warp), (slot, address), relaxed=relaxed)
         self.log.append(("wait", slot, warp, address, relaxed))
+
+    def flag(self) -> None:
+        """A relaxed store to a word of the warp's own."""
+        slot, warp = self.warp()
+        address = FLAGS + 8 * (slot * WARPS + warp)
+        self.lib.detector_release(
+            *(self.at, slot, warp, 0, ctypes.c_uint64(address), 1, CLUSTER_SCOPE, 0)
+        )
+        self.model.arrive((slot, warp), (slot, address), relaxed=True)
+        self.model.over[slot, address] = self.model.current[slot, address]
+        self.log.append(("flag", slot, warp))
+
+    def see(self) -> None:
+        self._see(self.warp(), self.warp())
+
+    def _see(self, who: tuple[int, int], whose: tuple[int, int]) -> None:
+        """A relaxed load of that word, by all lanes."""
+        address = FLAGS + 8 * (whose[0] * WARPS + whose[1])
+        for lane in range(32):
+            self.lib.detector_acquire(
+                *(self.at, *who, lane, ctypes.c_uint64(address), 1, CLUSTER_SCOPE)
+            )
+        self.model.observe(who, (whose[0], address), relaxed=True)
+        self.log.append(("see", *who, *whose))
 
     def tensor_wait(self) -> None:
         self._tensor_wait(self.random.choice(("ld", "st")))

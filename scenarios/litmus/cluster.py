@@ -26,6 +26,10 @@ _RED_ASYNC = (
     "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32"
 )
 _DSMEM_COPY = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+_DSMEM_REDUCE = (
+    "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+    ".add.u32"
+)
 _CAST = (
     "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     ".multicast::cluster"
@@ -373,5 +377,27 @@ TWINS = (
         op="release",
         broken="relaxed",
         found=_PAIR,
+    ),
+    _pair(
+        "reductions_into_the_peer_may_meet",
+        "P6",
+        "Data Movement and Conversion Instructions: cp.reduce.async.bulk",
+        f"@%one {_DSMEM_REDUCE} [%px], [%y], 64, [%pbar];\n"
+        "@%one <op> [%px], [%y], 64, [%pbar];\n",
+        "@%one " + expect(128) + wait(),
+        bars=(1,),
+        op=_DSMEM_REDUCE,
+        broken=_DSMEM_COPY,
+        found=(race("smem-race", _DSMEM_REDUCE, _DSMEM_COPY, "P3"),),
+    ),
+    _pair(
+        "relaxed_wait_for_a_store_that_completes",
+        "P6",
+        _ASYNC,
+        f"@%one {_ST_ASYNC} [%px], 1, [%pbar];\n",
+        _EXPECT_WORD + wait(sem=".relaxed.cluster") + "<op>" + _NEAR,
+        bars=(1,),
+        op="fence.acq_rel.cluster;\n",
+        found=dsmem(_ST_ASYNC, "ld.shared.b32"),
     ),
 )

@@ -301,4 +301,23 @@ TWINS = (
         op="bar.sync 1, 64;\n",
         found=gmem("discard.global.L2", "ld.global.b32"),
     ),
+    Twin(
+        name="order_goes_through_a_second_flag",
+        rule="race.order",
+        title=_PATTERN,
+        warps=(
+            lead("st.global.b32 [%g], 1;\nred.release.gpu.global.add.u32 [%g+64], 1;"),
+            lead(
+                until("ld.<op>.gpu.global.b32 %r1, [%g+64];")
+                + "st.release.gpu.global.b32 [%g+128], 1;"
+            ),
+            lead(
+                until("ld.acquire.gpu.global.b32 %r1, [%g+128];")
+                + "ld.global.b32 %r1, [%g];"
+            ),
+        ),
+        op="acquire",
+        broken="relaxed",
+        found=gmem("st.global.b32", "ld.global.b32"),
+    ),
 )

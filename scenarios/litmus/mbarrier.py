@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.litmus.statements import ARRIVE, expect, wait
+from sidestream.scenarios.litmus.statements import ARRIVE, expect, lead, wait
 from sidestream.scenarios.litmus.twin import Twin, fault, smem
 
 _ARRIVE = "Parallel Synchronization and Communication Instructions: mbarrier.arrive"
@@ -246,5 +246,36 @@ TWINS = (
         ),
         op="bar.sync 1, 64;\n",
         found=smem("mbarrier.init.shared.b64", "mbarrier.arrive.shared.b64", "M8"),
+    ),
+    Twin(
+        name="bytes_that_a_thread_completes_release_nothing",
+        rule="M9",
+        title="Parallel Synchronization and Communication Instructions: "
+        "mbarrier.complete_tx",
+        warps=(
+            _STORE
+            + "bar.warp.sync -1;\n"
+            + lead(
+                "<op>mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%bar], 4;\n"
+                "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%bar], 4;\n"
+                "mbarrier.arrive.relaxed.cta.shared.b64 _, [%bar];\n"
+            ),
+            wait() + _LOAD,
+        ),
+        bars=(1,),
+        op=_FENCE,
+        found=_PAIR,
+    ),
+    Twin(
+        name="arrivals_of_a_warp_by_one_lane",
+        rule="M3",
+        title=_ARRIVE,
+        warps=(
+            _STORE + "<op>@%one mbarrier.arrive.shared.b64 _, [%bar], 32;\n",
+            wait() + _LOAD,
+        ),
+        bars=(32,),
+        op="bar.warp.sync -1;\n",
+        found=_PAIR,
     ),
 )

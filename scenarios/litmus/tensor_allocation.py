@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from sidestream.scenarios.litmus.statements import TMEM_STORE, WAIT_STORE, lead, until
+from sidestream.scenarios.litmus.statements import (
+    TMEM_STORE,
+    WAIT_STORE,
+    bulk_load,
+    expect,
+    lead,
+    wait,
+)
 from sidestream.scenarios.litmus.twin import Twin, fault, smem, tmem
 
 _TITLE = (
@@ -134,21 +141,13 @@ TWINS = (
         rule="T11",
         title=_TITLE,
         warps=(
-            _take()
-            + _BAR
-            + until("ld.acquire.cta.shared.b32 %r1, [%slot+4];")
-            + _KNOW
-            + _give(),
+            # The bytes of a copy tell when, and nothing of what its issuer did.
+            _take() + _BAR + _KNOW + lead(expect(256)) + wait() + "<op>" + _give(),
             *("", "", ""),
-            _BAR
-            + _KNOW
-            + TMEM_STORE
-            + WAIT_STORE
-            + "bar.warp.sync -1;\n"
-            + lead("st.<op>.cta.shared.b32 [%slot+4], 1;\n"),
+            _BAR + _KNOW + TMEM_STORE + WAIT_STORE + lead(bulk_load()) + "<op>",
         ),
-        op="release",
-        broken="relaxed",
+        bars=(1,),
+        op="bar.sync 2, 64;\n",
         found=tmem(_ST, _DEALLOC),
     ),
     Twin(

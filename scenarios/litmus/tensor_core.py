@@ -33,6 +33,8 @@ _LD, _ST = (
 _IN = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
 _COPY = _CP + " [%tm], %ad;\n"
 _BAR = "bar.sync 1, 64;\n"
+_ROWS = f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%tq], {{{', '.join(['%r2'] * 8)}}};\n"
+_GIVE_ROWS = BEFORE + "bar.arrive 2, 160;\n"
 _READ = AFTER + TMEM_LOAD + WAIT_LOAD
 _WRITE_A = "st.shared.b32 [%xl], 1;\n"
 _PROXY = "fence.proxy.async.shared::cta;\n"
@@ -297,5 +299,58 @@ TWINS = (
         tensor=32,
         op=_BAR,
         found=tmem(_MMA, _MMA),
+    ),
+    Twin(
+        name="lanes_that_are_switched_off",
+        rule="T1",
+        title="TensorCore 5th Generation Instructions: tcgen05.mma",
+        warps=(
+            lead(
+                "setp.ne.u32 %p2, %lane, %lane;\nmov.u32 %r7, <op>;\nmov.u32 %r8, 0;\n"
+                f"{_MMA} [%tm], %ad, %bd, %idesc, {{%r7, %r8, %r8, %r8}}, %p2;\n"
+                + commit()
+            )
+            + wait(),
+            *("", "", ""),
+            TMEM_LOAD + WAIT_LOAD,
+        ),
+        bars=(1,),
+        tensor=32,
+        op="0xffffffff",
+        broken="0x7fffffff",
+        found=tmem(_MMA, _LD),
+    ),
+    Twin(
+        name="rows_that_four_warps_stored",
+        rule="T7",
+        title=_OTHER_THREAD,
+        warps=(
+            _ROWS + WAIT_STORE + _GIVE_ROWS,
+            _ROWS + WAIT_STORE + _GIVE_ROWS,
+            _ROWS + "<op>" + _GIVE_ROWS + WAIT_STORE,
+            _ROWS + WAIT_STORE + _GIVE_ROWS,
+            "bar.sync 2, 160;\n"
+            + AFTER
+            + "add.u32 %r4, %tm, 16;\n"
+            + lead(mma("%r4", a="[%tm]") + commit())
+            + wait(),
+        ),
+        bars=(1,),
+        tensor=32,
+        op=WAIT_STORE,
+        found=tmem(_ROWS.split(" ")[0], _MMA, "T5"),
+    ),
+    Twin(
+        name="copied_source_crosses_the_proxy",
+        rule="T9",
+        title=_SHARED,
+        warps=(
+            "cp.async.ca.shared.global [%xl], [%gl], 4;\ncp.async.wait_all;\n"
+            "<op>bar.warp.sync -1;\n" + lead(mma() + commit()) + wait(),
+        ),
+        bars=(1,),
+        tensor=32,
+        op=_PROXY,
+        found=proxy("cp.async.ca.shared.global", _MMA),
     ),
 )

@@ -9,6 +9,8 @@ from sidestream.scenarios.litmus.statements import (
     TMEM_STORE,
     WAIT_LOAD,
     WAIT_STORE,
+    lead,
+    until,
     wait,
 )
 from sidestream.scenarios.litmus.twin import Twin, fault, tmem
@@ -26,6 +28,13 @@ _LD, _ST = (
     "tcgen05.ld.sync.aligned.32x32b.x1.b32",
     "tcgen05.st.sync.aligned.32x32b.x1.b32",
 )
+_HALF_LD, _HALF_ST, _SPLIT_LD, _SPLIT_ST = (
+    "tcgen05.ld.sync.aligned.16x64b.x1.b32",
+    "tcgen05.st.sync.aligned.16x64b.x1.b32",
+    "tcgen05.ld.sync.aligned.16x32bx2.x1.b32",
+    "tcgen05.st.sync.aligned.16x32bx2.x1.b32",
+)
+_SEEN = until("ld.relaxed.cta.shared.b32 %r1, [%y];", 0x51DE)
 _BAR = "bar.sync 1, 64;\n"
 _RELAXED = "mbarrier.arrive.relaxed.cta.shared.b64 _, [%bar];\n"
 
@@ -227,5 +236,69 @@ TWINS = (
         op="0",
         broken="0x200000",
         found=fault("out-of-bounds", "tmem.access", _ST),
+    ),
+    Twin(
+        name="halves_of_a_warps_lanes",
+        rule="T10",
+        title=_LANES,
+        warps=(
+            f"{_HALF_ST} [%tq], {{%r2}};\nadd.u32 %r5, %tq, <op>;\n"
+            f"{_HALF_LD} {{%r6}}, [%r5];\n" + WAIT_LOAD + WAIT_STORE,
+        ),
+        tensor=32,
+        op="0x100000",
+        broken="0",
+        found=tmem(_HALF_ST, _HALF_LD, "T5"),
+    ),
+    Twin(
+        name="two_places_of_one_load",
+        rule="T10",
+        title=_LANES,
+        warps=(
+            f"{_SPLIT_ST} [%tq], 8, {{%r2}};\n{_SPLIT_LD} {{%r6}}, [%tq+<op>], 8;\n"
+            + WAIT_LOAD
+            + WAIT_STORE,
+        ),
+        tensor=32,
+        op="1",
+        broken="8",
+        found=tmem(_SPLIT_ST, _SPLIT_LD, "T5"),
+    ),
+    Twin(
+        name="relaxed_flag_between_fences",
+        rule="T3",
+        title=f"{_MODEL}: Specialized Inter-thread Synchronization for tcgen05 "
+        "instructions",
+        warps=_two(
+            TMEM_STORE
+            + WAIT_STORE
+            + "<op>bar.warp.sync -1;\n"
+            + lead("st.relaxed.cta.shared.b32 [%y], 0x51de;"),
+            until("ld.relaxed.cta.shared.b32 %r1, [%y];", 0x51DE)
+            + AFTER
+            + TMEM_LOAD
+            + WAIT_LOAD,
+        ),
+        tensor=32,
+        op=BEFORE,
+        found=tmem(_ST, _LD, "T6"),
+        broken_in=("isa",),
+    ),
+    Twin(
+        name="relaxed_flag_is_seen",
+        rule="T7",
+        title=_OTHERS,
+        warps=_two(
+            TMEM_STORE
+            + WAIT_STORE
+            + BEFORE
+            + "bar.warp.sync -1;\n"
+            + lead("st.relaxed.cta.shared.b32 [%y], 0x51de;"),
+            "<op>",
+        ),
+        tensor=32,
+        op=_SEEN + AFTER + TMEM_LOAD + WAIT_LOAD,
+        broken=AFTER + TMEM_LOAD + WAIT_LOAD + _SEEN,
+        found=tmem(_ST, _LD),
     ),
 )

@@ -28,6 +28,7 @@ _CP, _SMALL = (
     "tcgen05.cp.cta_group::1.4x256b",
 )
 _SHIFT = "tcgen05.shift.cta_group::1.down"
+_ROWS = "tcgen05.cp.cta_group::1.64x128b.warpx2::02_13"
 _LD, _ST = (
     "tcgen05.ld.sync.aligned.32x32b.x1.b32",
     "tcgen05.st.sync.aligned.32x32b.x1.b32",
@@ -270,5 +271,13 @@ TWINS = (
         op=_RELAXED + AFTER + TMEM_LOAD + WAIT_LOAD,
         broken=AFTER + TMEM_LOAD + WAIT_LOAD + _RELAXED,
         found=tmem(_CP, _LD),
+    ),
+    _one(
+        "copies_of_other_rows",
+        f"{_ROWS} [%tm], %ad;\n" + mma(),
+        f"{_ROWS} [%tm], %ad;\n" + _COPY,
+        _ROWS,
+        _CP,
+        "T4",
     ),
 )

@@ -123,6 +123,20 @@ static int matrix_b(const Mma *x, Cta *const *ctas, Values *b) {
   return 1;
 }
 
+/* Lanes of D that are not switched off, in runs. */
+static void touched(const Mma *x, const Cta *c, u32 lane, u32 column, u32 access,
+                    const u32 *disabled) {
+  u32 first = 0, n = 0;
+  for (u32 l = 0; l <= TMEM_LANES; l++) {
+    int on = l < TMEM_LANES && (!x->half || l % 32 / 16 == lane / 16) &&
+             !(disabled[l / 32] >> l % 32 & 1u);
+    if (on && !n++) first = l;
+    if (on || !n) continue;
+    OBSERVE(x->m, engine_tensor, x->op, c, first, n, column, x->columns, access);
+    n = 0;
+  }
+}
+
 /* --- D ------------------------------------------------------------------------------ */
 static void one_cta(const Mma *x, Cta *c, const Values *b, const u32 *disabled) {
   const Insn *i = x->op->insn;
@@ -131,9 +145,7 @@ static void one_cta(const Mma *x, Cta *c, const Values *b, const u32 *disabled) 
   if (!columns_ok(x, c, x->call->d, x->columns, lane, (int)x->call->enable)) return;
   if (!matrix_a(x, c, &a)) return;
   u32 access = x->call->enable ? ACCESS_ATOMIC : ACCESS_WRITE;
-  for (u32 q = 0; q < (x->half ? 4u : 1u); q++)
-    OBSERVE(x->m, engine_tensor, x->op, c, 32 * q + lane, x->half ? 16 : TMEM_LANES, column,
-            x->columns, access);
+  if (x->m->observer) touched(x, c, lane, column, access, disabled);
   Product p = {
       .a = &a,
       .b = b,

@@ -76,15 +76,6 @@ void detector_mbar_init(Detector *d, u32 slot, u32 warp, u32 pc, u32 lane, u32 m
   entry_set_flags(&b->init, ENTRY_WRITE);
 }
 
-/* What of `k` is about tensor memory: PTX ISA, Specialized Inter-thread Synchronization
- * for tcgen05 instructions: what orders execution hands it over, relaxed operations
- * included. */
-static void keep_tensor(const Detector *d, Knowledge *k) {
-  for (u32 row = 0; row < 3 * PLANES; row++)
-    for (u32 c = 0; c < k->n; c++)
-      if (!detector_is_tensor(d, c)) k->entry[row * k->n + c] = 0;
-}
-
 /* Takes SCOPE_RELAXED off; a scope that is not given is that of the cluster. */
 static u32 relaxed_of(u32 *scope) {
   u32 relaxed = !*scope || *scope & SCOPE_RELAXED;
@@ -110,7 +101,7 @@ void detector_mbar_arrive(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u3
       add(d, &b->current[reach], &b->in_current[reach], d->scratch);
     if (!d->rows) return;
     warp_release(w, lanes, d->scratch);
-    keep_tensor(d, d->scratch);
+    tensor_only(d, d->scratch);
     reach = REACH_OWN; /* no scope is asked of it */
   } else {
     warp_release(w, lanes, d->scratch);
@@ -173,7 +164,7 @@ void detector_mbar_wait(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 
                            r == REACH_OWN ? WITHIN_CTA : WITHIN_CLUSTER);
       if (!d->rows) continue;
       knowledge_copy(d->scratch, b->complete[r]);
-      keep_tensor(d, d->scratch);
+      tensor_only(d, d->scratch);
       warp_acquire(w, lanes, d->scratch);
     } else if (wide || d->profile == PROFILE_PRACTICE) {
       if (!wide && !knowledge_covers(warp_strand(w, a.entry.lane)->known, b->complete[r]))
@@ -221,7 +212,7 @@ void detector_cluster_arrive(Detector *d, u32 slot, u32 warp, u32 lanes, u32 rel
       knowledge_join(k, d->scratch);
     if (!d->rows) return;
     warp_release(w, lanes, d->scratch);
-    keep_tensor(d, d->scratch);
+    tensor_only(d, d->scratch);
     knowledge_join(k, d->scratch);
   }
 }
@@ -255,7 +246,7 @@ void detector_cluster_wait(Detector *d, u32 slot, u32 warp, u32 lanes, u32 relax
     warp_acquire_later(w, lanes, k, WITHIN_CLUSTER);
     if (!d->rows) return;
     knowledge_copy(d->scratch, k);
-    keep_tensor(d, d->scratch);
+    tensor_only(d, d->scratch);
     warp_acquire(w, lanes, d->scratch);
   } else if (k) {
     warp_acquire(w, lanes, k);

@@ -204,6 +204,10 @@ static inline u32 detector_pipe_warp(const Detector *d, u32 comp) {
 /* For the digest: up to which clock the loads of component c are known to be over because
  * their registers were used, where the profile lets that count. */
 u32 tensor_over(const Detector *d, u32 group, const Knowledge *k, u32 c);
+/* Keeps what of `k` is about tensor memory: PTX ISA, Specialized Inter-thread
+ * Synchronization for tcgen05 instructions: what orders execution hands it over, relaxed
+ * operations included. */
+void tensor_only(const Detector *d, Knowledge *k);
 /* How an access to tensor memory stands to an entry there (enum Verdict). */
 u32 tensor_order(Detector *d, const Accessor *a, const Entry *e);
 

@@ -234,6 +234,15 @@ void detector_release(Detector *d, u32 slot, u32 warp, u32 lane, u64 address, u3
     }
     d->lost += !ok;
   }
+  if (!fenced || !d->rows) return;
+  warp_release(w, 1u << lane, d->scratch);
+  tensor_only(d, d->scratch);
+  if (!at && !(at = find(d, address, 1))) {
+    d->lost++;
+    return;
+  }
+  if (!atomic) at->writer = self;
+  d->lost += !hand(d, at, slot, widest, group, d->scratch);
 }
 
 void detector_acquire(Detector *d, u32 slot, u32 warp, u32 lane, u64 address,
@@ -251,7 +260,12 @@ void detector_acquire(Detector *d, u32 slot, u32 warp, u32 lane, u64 address,
     if (h->within < need || mine < need) continue;
     if (need == WITHIN_GPU || h->about != group)
       add_news(d, group, w, lane, h->about, h->known, relaxed);
-    else if (relaxed) warp_acquire_later(w, 1u << lane, h->known, need);
-    else warp_acquire(w, 1u << lane, h->known);
+    else if (relaxed) {
+      warp_acquire_later(w, 1u << lane, h->known, need);
+      if (!d->rows) continue;
+      knowledge_copy(d->scratch, h->known);
+      tensor_only(d, d->scratch);
+      warp_acquire(w, 1u << lane, d->scratch);
+    } else warp_acquire(w, 1u << lane, h->known);
   }
 }

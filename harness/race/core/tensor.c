@@ -128,6 +128,12 @@ u32 tensor_over(const Detector *d, u32 group, const Knowledge *k, u32 c) {
   return use && p->uses - use < LOADS ? p->over_by[use % LOADS] : 0;
 }
 
+void tensor_only(const Detector *d, Knowledge *k) {
+  for (u32 row = 0; row < 3 * PLANES; row++)
+    for (u32 c = 0; c < k->n; c++)
+      if (!detector_is_tensor(d, c)) k->entry[row * k->n + c] = 0;
+}
+
 /* --- loads and their registers -------------------------------------------------------- */
 static void note_load(PipeAgent *p, u32 number, u32 at) {
   u32 clock = p->clock[PIPE_LOAD];
