@@ -8,9 +8,11 @@ host, and one compilation has to serve every packed total (NVIDIA/cudnn-frontend
 import torch
 from cuda.bindings import driver
 from cudnn.api_base import TensorDesc
-from cudnn.sdpa.fwd.api_dsl import SdpaFwdDslSm100
+from cudnn.sdpa.fwd.api_dsl import SdpaFwdDslSm100, SdpaFwdDslSm120
 
 LONGEST, HEADS, KV_HEADS, DIM = 128, 4, 2, 128
+SM120 = torch.cuda.get_device_capability()[0] == 12
+Forward = SdpaFwdDslSm120 if SM120 else SdpaFwdDslSm100
 
 
 def described(heads):
@@ -27,7 +29,7 @@ def described(heads):
 
 
 q_like, kv_like = described(HEADS), described(KV_HEADS)
-plan = SdpaFwdDslSm100(
+plan = Forward(
     q_like, kv_like, kv_like, q_like, is_causal=True, causal_bottom_right=True, thd=True
 )
 plan.check_support()

@@ -87,12 +87,29 @@ def test_1_27_reads_lengths_on_the_host_and_leaves_the_callers_stream(tmp_path):
     assert descriptors.endswith("fills 384 bytes that nobody reads")
 
 
+def test_1_27_on_sm120_compiles_for_every_total(tmp_path):
+    """Its reads of lengths come behind the metadata, and so hide the missing edge."""
+    folder = old_releases.folder(PACKAGE, "1.27.0")
+    options = ("--arch", "sm_120a")
+    status, report = run("cudnn_packed", tmp_path, paths=(folder,), options=options)
+    assert status == 1
+    assert report["incomplete"] == []
+    assert {f["kind"] for f in report["findings"]} == {"host-sync", "cache-miss"}
+    assert {"api_dsl.py:1690", "api_dsl.py:1691"} == places(
+        of_kind(report, "host-sync")
+    )
+    (miss,) = of_kind(report, "cache-miss")
+    assert miss["count"] == 3
+
+
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_120a"])
 @pytest.mark.parametrize("release", ["1.28.0", None])
-def test_later_releases_are_clean(release, tmp_path):
+def test_later_releases_are_clean(release, arch, tmp_path):
     folders = (old_releases.folder(PACKAGE, release),) if release else ()
     if not release:
         installed("cudnn")
-    status, report = run("cudnn_packed", tmp_path, paths=folders)
+    options = ("--arch", arch)
+    status, report = run("cudnn_packed", tmp_path, paths=folders, options=options)
     told = [f"{f['kind']}: {f['message']}" for f in report["findings"]]
     assert (status, told, report["incomplete"]) == (0, [], [])
     assert report["cases"][0]["launches"] >= 3
