@@ -175,6 +175,7 @@ def stage_output(
                     part * LOAD,
                     values,
                 )
+        # Every arrival comes behind all stores of the group: either would tell of both.
         for place in cutlass.range_constexpr(together):
             buffer = first + place
             cute.arch.mbarrier_arrive(barriers + (bar.STAGED + buffer))
