@@ -395,7 +395,12 @@ TWINS = (
         "P6",
         _ASYNC,
         f"@%one {_ST_ASYNC} [%px], 1, [%pbar];\n",
-        _EXPECT_WORD + wait(sem=".relaxed.cluster") + "<op>" + _NEAR,
+        # The last wait is for the exit: what a peer stores has to be known to be over.
+        _EXPECT_WORD
+        + wait(sem=".relaxed.cluster")
+        + "<op>"
+        + _NEAR
+        + wait(sem=".acquire.cluster"),
         bars=(1,),
         op="fence.acq_rel.cluster;\n",
         found=dsmem(_ST_ASYNC, "ld.shared.b32"),

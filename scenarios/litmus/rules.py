@@ -136,7 +136,7 @@ SITUATIONS: Mapping[str, tuple[str, ...]] = {
     "B7: no griddepcontrol.wait": ("dependent_grid.wait_before_a_read",),
 }
 """What a litmus suite has to have by name, and the twins that are it. B8, a launch on a
-side stream without an event, is of the host: `scenarios/host_bugs`."""
+side stream without an event, is of the host: `scenarios/bugs`."""
 
 
 def held(twins: Mapping[str, Twin | GridTwin], rule: str) -> Held:
