@@ -19,10 +19,10 @@ from typing import Any
 
 from sidestream.harness.drivers.protocol import Prepared
 from sidestream.harness.exec.machine import Options
+from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.card_call import CardCall
 from sidestream.harness.run.card_case import CardRun
 from sidestream.harness.run.card_world import card_arch
-from sidestream.harness.run.case import Bench
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.problem import problem_of
 from sidestream.harness.run.settings import Settings

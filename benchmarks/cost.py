@@ -127,7 +127,8 @@ def _apart(impl: str, arch: str, problem: str) -> Measured:
 
 
 def _here(impl: str, arch: str, problem: str) -> dict[str, Any]:
-    from sidestream.harness.run.case import Bench, run_case
+    from sidestream.harness.run.bench import Bench
+    from sidestream.harness.run.case import run_case
     from sidestream.harness.run.settings import Settings
 
     scenario = next(p for p in problems(arch) if p.name == problem)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sidestream.harness.dsl.entry_scan import entry_names
@@ -83,6 +85,18 @@ class CompileLog:
     def since(self, mark: int) -> tuple[CompileRecord, ...]:
         """Return the records after the first `mark` ones."""
         return tuple(self.records[mark:])
+
+    @contextmanager
+    def unused(self) -> Iterator[None]:
+        """Require that nothing is compiled inside.
+
+        Raises:
+            AssertionError: at the end, with the host functions that were.
+        """
+        mark = self.mark()
+        yield
+        names = [record.source_name for record in self.since(mark)]
+        assert not names, f"compiled inside: {', '.join(names)}"
 
     def mark(self) -> int:
         """Return the number of records so far, for `since`."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,23 +27,21 @@ from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.drivers.arithmetic import standard
 from sidestream.harness.drivers.protocol import (
-    Driver,
     PlansAhead,
     Prepared,
     TellsArithmetic,
 )
-from sidestream.harness.drivers.registry import driver as load_driver
-from sidestream.harness.dsl.activation import Activation, activate
 from sidestream.harness.dsl.compile_log import CompileRecord
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.cost import CostTable
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.exec.schedule import Schedule
 from sidestream.harness.finding import Finding, Incomplete, Verdict
+from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.package_warnings import collected
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.plans import watch_plans
-from sidestream.harness.run.problem import code_label, problem_of
+from sidestream.harness.run.problem import problem_of
 from sidestream.harness.run.settings import Settings
 from sidestream.harness.run.token import command
 from sidestream.harness.run.virtual_call import VirtualCall
@@ -70,56 +68,6 @@ class CaseOutcome:
     findings: tuple[Finding, ...]
     incomplete: tuple[Incomplete, ...]
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(kw_only=True)
-class Bench:
-    """What the cases of one process share: device, driver, compilations so far.
-
-    Attributes:
-        settings: How to run.
-        origin: `time.time()` at the start of the run.
-        track: Name of the process on the time line.
-        driver: The implementation, by its registry name unless given.
-        progress: Called with the name of the running step and warp instructions.
-    """
-
-    settings: Settings
-    origin: float = field(default_factory=time.time)
-    track: str = "main"
-    driver: Driver | None = None
-    progress: Callable[[str, int], None] | None = None
-    seen: cache.Seen = field(default_factory=cache.Seen)
-    codes: dict[Hashable, str] = field(default_factory=dict)
-
-    def device(self) -> Activation:
-        """Return the virtual device, activated for this process."""
-        return activate(arch=self.settings.arch, sms=self.settings.sms)
-
-    def implementation(self) -> Driver:
-        """Return the driver under test."""
-        if self.driver is None:
-            self.driver = load_driver(self.settings.impl)
-        return self.driver
-
-    def code(self, scenario: Scenario) -> str:
-        """Name the code that serves a scenario: that of the first case it served."""
-        driver, label = self.implementation(), code_label(scenario)
-        if not isinstance(driver, PlansAhead):
-            return label
-        key = driver.compile_key(problem_of(scenario), self.settings.arch)
-        if key not in self.codes:
-            # An implementation may tell apart what the label does not spell.
-            names = [name.partition(" (")[0] for name in self.codes.values()]
-            same = names.count(label)
-            self.codes[key] = f"{label} ({same + 1})" if same else label
-        return self.codes[key]
-
-    def declines(self, scenario: Scenario) -> str | None:
-        """Return why the implementation does not serve a scenario, or None."""
-        if self.settings.device == "vgpu":
-            self.device()
-        return self.implementation().supports(problem_of(scenario), self.settings.arch)
 
 
 def run_case(bench: Bench, scenario: Scenario) -> CaseOutcome:

@@ -17,7 +17,8 @@ from typing import Any
 
 from sidestream.harness.checks import execution
 from sidestream.harness.finding import Verdict
-from sidestream.harness.run.case import Bench, CaseOutcome, run_case, unjudged
+from sidestream.harness.run.bench import Bench
+from sidestream.harness.run.case import CaseOutcome, run_case, unjudged
 from sidestream.harness.run.gpus import take
 from sidestream.harness.run.problem import compile_group
 from sidestream.harness.run.settings import Settings

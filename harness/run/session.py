@@ -73,7 +73,8 @@ class Session:
 
     def _run(self, origin: float, watching: Watching) -> None:
         from sidestream.harness.exec.build import load
-        from sidestream.harness.run.case import Bench, unjudged
+        from sidestream.harness.run.bench import Bench
+        from sidestream.harness.run.case import unjudged
         from sidestream.harness.run.pool import Pool
 
         load()  # built once here, not by every worker

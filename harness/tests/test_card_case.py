@@ -17,9 +17,10 @@ from sidestream.harness.errors import UsageError
 from sidestream.harness.finding import Verdict
 from sidestream.harness.launch import Launch
 from sidestream.harness.run import card_case, card_world
+from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.card_call import CardCall
 from sidestream.harness.run.card_world import GUARD, Card, CardWorld
-from sidestream.harness.run.case import Bench, run_case
+from sidestream.harness.run.case import run_case
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.settings import Settings
 from sidestream.kernels.protocol import CacheInfo

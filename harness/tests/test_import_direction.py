@@ -175,7 +175,7 @@ def test_what_starts_a_command_is_light(name):
         ("harness.exec.machine", "import torch", "torch"),
         ("kernels.plan", "import sidestream.harness.finding", "finding"),
         ("reference.mask", "def f():\n    import torch", "torch"),
-        ("reports.html", "from sidestream.harness.run.case import Bench", "run"),
+        ("reports.html", "from sidestream.harness.run.bench import Bench", "run"),
         ("harness.dsl.chip", "from sidestream.scenarios import catalogue", "scenarios"),
     ],
 )

@@ -11,7 +11,8 @@ from sidestream.harness.dsl.activation import active
 from sidestream.harness.errors import UnsupportedError
 from sidestream.harness.finding import Verdict
 from sidestream.harness.launch import Launch
-from sidestream.harness.run.case import Bench, run_case
+from sidestream.harness.run.bench import Bench
+from sidestream.harness.run.case import run_case
 from sidestream.harness.run.settings import Settings
 from sidestream.harness.run.token import decode
 from sidestream.kernels.protocol import CacheInfo

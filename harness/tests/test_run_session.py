@@ -13,6 +13,7 @@ import pytest
 from oracle_driver import Oracle, PreparedOracle
 
 from sidestream.harness.finding import Verdict
+from sidestream.harness.run import bench as benches
 from sidestream.harness.run import case as cases
 from sidestream.harness.run import pool as pools
 from sidestream.harness.run.pool import Pool
@@ -56,7 +57,7 @@ def oracle(monkeypatch):
 
     def install(make=PreparedOracle, **facts):
         driver = Oracle(make, **facts)
-        monkeypatch.setattr(cases, "load_driver", lambda name: driver)
+        monkeypatch.setattr(benches, "load_driver", lambda name: driver)
         return driver
 
     return install

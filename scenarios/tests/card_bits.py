@@ -29,7 +29,7 @@ from sidestream.harness.device.in_order import InOrder
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.launch import Launch
 from sidestream.harness.run import virtual_call
-from sidestream.harness.run.case import Bench
+from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.problem import problem_of
 from sidestream.harness.run.settings import Settings

@@ -3,8 +3,9 @@
 import pytest
 
 from sidestream.harness.finding import Verdict
+from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.card_world import card_arch
-from sidestream.harness.run.case import Bench, run_case
+from sidestream.harness.run.case import run_case
 from sidestream.harness.run.settings import Settings
 from sidestream.scenarios import catalogue
 from sidestream.scenarios.bugs import BUGS, CARD_BUGS

@@ -13,7 +13,8 @@ import pytest
 from sidestream.harness.checks import determinism, execution
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Verdict
-from sidestream.harness.run.case import Bench, CaseRun, run_case
+from sidestream.harness.run.bench import Bench
+from sidestream.harness.run.case import CaseRun, run_case
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.problem import problem_of
 from sidestream.harness.run.script import run_script
