@@ -102,6 +102,8 @@ def _decode(name: str, **facts: Any) -> tuple[Scenario, ...]:
         "none": ((2, 0, 16), (0, 30, 0)),
         "long": ((13, 0), (LONGEST_KV, 0)),
         "many": ((16, 1, 0, 5, 9, 2) * 4, (276, 1, 40, 0, 129, 64) * 4),
+        # The work list takes 128 sequences at a time, and scans again for the rest.
+        "crowd": ((1, 2, 0) * 60, (3, 0, 1) * 60),
     }
     return tuple(
         Scenario(

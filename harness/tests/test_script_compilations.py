@@ -5,7 +5,7 @@ from pathlib import Path
 from sidestream.harness.run.script_checks import compilations
 from sidestream.harness.runtime import CallSite
 
-HOME = Path("/home/user")
+HOME = Path("/project")
 LINE = f"{HOME}/serve.py:9 in step"
 
 

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 
 from sidestream.harness.finding import Verdict
-from sidestream.harness.run.case import Bench, run_case
+from sidestream.harness.run.bench import Bench
+from sidestream.harness.run.case import run_case
 from sidestream.harness.run.settings import Settings
-from sidestream.scenarios import trace
+from sidestream.kernels.common.worklist import PREP_THREADS
+from sidestream.scenarios import catalogue, trace
 from sidestream.scenarios.strategies import core_scenarios, scenarios
 
 STEPS = 20
@@ -43,6 +45,12 @@ def require_clean(bench, scenario):
 
 def test_every_scenario_of_the_catalogue(bench, scenario):
     require_clean(bench, scenario)
+
+
+def test_more_sequences_than_the_work_list_takes_at_a_time(bench):
+    crowd = catalogue.by_name("mutate-decode-d128-crowd")
+    assert len(crowd.lengths_q) > PREP_THREADS
+    require_clean(bench, crowd)
 
 
 @pytest.mark.parametrize("name", trace.EXCERPTS)

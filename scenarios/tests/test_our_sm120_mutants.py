@@ -20,14 +20,20 @@ from sidestream.harness.ptx.parser import parse
 
 
 @pytest.fixture(scope="module")
-def court(tmp_path_factory):
+def recorded(tmp_path_factory):
     out = tmp_path_factory.mktemp("mutants") / "run"
     command = [sys.executable, "-m", "sidestream.harness.cli", "record", "--no-races"]
     command += ["--arch", "sm_120a", "--out", str(out)]
-    for launch in ("one", "none", "many"):
+    for launch in ("one", "none", "many", "crowd"):
         command += ["--scenario", f"mutate-decode-d128-{launch}"]
     subprocess.run(command, check=True, capture_output=True)
-    folders = [f for f in launch_folders([out]) if "forward" in f.name]
+    return out
+
+
+def court_of(recorded, kernel, *, without=()):
+    """Judge mutants of a kernel by its recorded launches."""
+    folders = [f for f in launch_folders([recorded]) if kernel in f.name]
+    folders = [f for f in folders if not any(name in str(f) for name in without)]
     launches = [read_launch(folder) for folder in folders]
     first = launches[0]
     assert {each.launch.ptx for each in launches} == {first.launch.ptx}
@@ -37,6 +43,11 @@ def court(tmp_path_factory):
         options=Options(sms=4, max_smem=CHIPS[first.arch].smem_per_block),
         profile="isa",
     )
+
+
+@pytest.fixture(scope="module")
+def court(recorded):
+    return court_of(recorded, "forward", without=("-crowd",))
 
 
 def test_the_launches_reach_every_synchronisation(court):
@@ -68,3 +79,14 @@ def test_bytes_and_counts_are_needed(court):
         "bytes +16",
         "bytes -16",
     }
+
+
+def test_the_work_list_needs_every_barrier(recorded):
+    """Those behind its last scan as well, once it scans for a second round."""
+    court = court_of(recorded, "worklist")
+    mutants = tuple(mutants_of(court.function))
+    left = [m.name for m in mutants if court.judge(m).status != CAUGHT]
+    assert mutants
+    assert not left
+    few = court_of(recorded, "worklist", without=("-crowd",))
+    assert any(few.judge(m).status != CAUGHT for m in mutants)
