@@ -232,6 +232,7 @@ class CardCall(VirtualCall):
             with self._card.on(self._card.stream):
                 lse = made.lse.clone() if made.lse is not None else None
                 results = Results(out=made.out.clone(), lse=lse, returned=made.returned)
+            self._taken = time.perf_counter()
             self._card.wait()
         except (SidestreamError, ValueError, RuntimeError) as raised:
             first = str(raised).splitlines()[0]

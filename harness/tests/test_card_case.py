@@ -335,6 +335,13 @@ def test_a_host_that_waits_for_the_stalled_stream_is_found(outcome):
     assert told(outcome(waits=True)) == {"host-sync"}
 
 
+def test_a_host_that_is_slower_than_every_stall_shows_nothing(outcome, monkeypatch):
+    monkeypatch.setattr(card_case, "_STALLS", (1, 2))
+    found = outcome()
+    assert found.case.verdict is Verdict.INCOMPLETE
+    assert "slower than the longest stall" in found.case.checks["stream"].reason
+
+
 def test_a_driver_that_was_not_heard_is_told(outcome, monkeypatch):
     monkeypatch.setattr(NoLog, "audited", False)
     monkeypatch.setattr(NoLog, "unaudited", "a profiler has CUPTI", raising=False)
