@@ -11,6 +11,7 @@ import fnmatch
 
 from sidestream.harness.errors import UsageError
 from sidestream.scenarios.case import Scenario
+from sidestream.scenarios.catalogue_each import EACH
 from sidestream.scenarios.catalogue_host import HOST
 from sidestream.scenarios.catalogue_layout import LAYOUT
 from sidestream.scenarios.catalogue_lengths import LENGTHS
@@ -23,8 +24,9 @@ from sidestream.scenarios.catalogue_wide import WIDE
 CATALOGUE: tuple[Scenario, ...] = (*LENGTHS, *MASKS, *LAYOUT, *NUMERICS, *HOST)
 """The named scenarios of our kernels' interface, in the order they are run."""
 
-EVERY: tuple[Scenario, ...] = (*CATALOGUE, *WIDE, *PUBLIC)
-"""With those of head dims that some targets take, and of public packages."""
+EVERY: tuple[Scenario, ...] = (*CATALOGUE, *WIDE, *EACH, *PUBLIC)
+"""With those of head dims that some targets take, of every shape that our kernels are
+written for, and of public packages."""
 
 LARGEST_FLOPS = 60_000_000
 """No scenario of the catalogue has more work than this; those of `PUBLIC` may."""

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-FILES = ("test_card_bits.py", "test_our_sm100_kernel.py")
+FILES = (
+    "test_card_bits.py",
+    "test_our_sm100_kernel.py",
+    "test_sm100_public_rows.py",
+)
 
 
 def unbound():

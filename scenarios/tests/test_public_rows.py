@@ -1,0 +1,101 @@
+"""Public bugs of numbers, layout, bounds and overflow: every row has its scenarios.
+
+Every shape of our SM120 kernel is clean in all of them, and with the bug put in it is
+not. test_sm100_public_rows.py has the same of our SM100 kernel.
+"""
+
+from pathlib import Path
+
+import pytest
+from public_rows import (
+    mutants_of,
+    require_caught,
+    require_clean,
+    scenarios_of,
+    settings_of,
+    shapes_of,
+)
+
+from sidestream.harness.run.bench import Bench
+from sidestream.kernels.support import matrix, spell_dims
+from sidestream.scenarios.bugs.rows import CLASSES, ROWS
+from sidestream.scenarios.bugs.rows.table import table
+from sidestream.scenarios.catalogue_each import EACH, SHAPES, each
+
+ARCH = "sm_120a"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "kernel-bugs.md"
+PUBLISHED = {
+    "numerics-edge": {
+        "NVIDIA/cudnn-frontend#624",
+        "NVIDIA/cudnn-frontend#842",
+        "NVIDIA/cudnn-frontend#1083",
+        "NVIDIA/cudnn-frontend#1095",
+        "NVIDIA/cudnn-frontend#1156",
+        "NVIDIA/TransformerEngine#3528",
+        "Dao-AILab/flash-attention#2402b",
+    },
+    "layout": {
+        "NVIDIA/cudnn-frontend#587",
+        "NVIDIA/cudnn-frontend#613",
+        "Dao-AILab/flash-attention#2553",
+        "Dao-AILab/flash-attention#2670",
+        "flashinfer-ai/flashinfer#4382",
+    },
+    "oob": {
+        "Dao-AILab/flash-attention#2755",
+        "Dao-AILab/flash-attention#2860",
+        "NVIDIA/cudnn-frontend#1015",
+        "vllm-project/vllm#56862",
+    },
+}
+"""Every public report of these classes that this project has looked at."""
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return Bench(settings=settings_of(ARCH))
+
+
+@scenarios_of(ARCH)
+def test_every_shape_is_clean(bench, scenario):
+    require_clean(bench, scenario)
+
+
+@mutants_of(ARCH)
+def test_a_public_bug_in_our_kernel_is_caught(row, mutant):
+    require_caught(row, mutant)
+
+
+@pytest.mark.parametrize("bug_class", CLASSES)
+def test_every_published_row_is_covered(bug_class):
+    rows = [row.issue for row in ROWS if row.bug_class == bug_class]
+    assert len(set(rows)) == len(rows)
+    assert PUBLISHED[bug_class] <= set(rows)
+    # What is not a report is a class of bugs, and says so.
+    classes = [r for r in ROWS if r.bug_class == bug_class and "#" not in r.issue]
+    assert all("Not of one report" in row.counterpart for row in classes)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.issue)
+def test_scenarios_of_a_row_exist_at_every_shape(row):
+    names = {scenario.name for scenario in EACH}
+    assert row.scenarios
+    assert row.mutants
+    assert {each(shape, name) for shape in SHAPES for name in row.scenarios} <= names
+    assert {mutant.scenario for mutant in row.mutants} <= set(row.scenarios)
+
+
+def test_every_scenario_is_that_of_some_row():
+    used = {each("d64", name) for row in ROWS for name in row.scenarios}
+    assert used == {s.name for s in EACH if s.name.startswith("each-d64-")}
+
+
+def test_shapes_are_those_that_the_plans_serve():
+    for arch in ("sm_120a", "sm_100a"):
+        served = [r for r in matrix() if r.arch == arch and any(r.served.values())]
+        assert [spell_dims(row.head_dims) for row in served] == shapes_of(arch)
+
+
+def test_the_table_is_that_of_the_document():
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if line.startswith("|")] == table()
