@@ -23,7 +23,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     **catalogue_wide.SHAPES,
 }
 
-_PACKED: dict[str, Any] = {
+PACKED: dict[str, Any] = {
     "causal": "bottom_right",
     "lse": "token_major",
     "lengths_q_form": "prefix",
@@ -31,7 +31,7 @@ _PACKED: dict[str, Any] = {
     "max_len_q": 512,
     "max_len_kv": 512,
 }
-_WINDOWED: dict[str, Any] = {
+WINDOWED: dict[str, Any] = {
     "dtype": "float16",
     "causal": "top_left",
     "window_left": 4000,
@@ -69,10 +69,10 @@ def _of(shape: str) -> tuple[Scenario, ...]:
         )
 
     def packed(name: str, description: str, **facts: Any) -> Scenario:
-        return made(name, description, _PACKED, **facts)
+        return made(name, description, PACKED, **facts)
 
     def windowed(name: str, description: str, **facts: Any) -> Scenario:
-        return made(name, description, _WINDOWED, **facts)
+        return made(name, description, WINDOWED, **facts)
 
     return (
         packed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import mmap
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ REDZONE = 4096
 """Bytes kept free on each side of an allocation that the table makes."""
 ALIGNMENT = 256
 """Alignment of the base addresses, that of `cudaMalloc`."""
+_MAP_NORESERVE = 0x4000
+"""Of Linux; `mmap` names it from Python 3.13 on."""
 REDZONE_BYTE = 0xC7
 """What redzones hold; a different byte there was written by the host."""
 
@@ -39,6 +42,7 @@ class Allocation:
         freed: True once freed; the bytes stay, so that the addresses are not reused.
         init: One byte per byte of `data`, 1 where it was written, or None when all
             of it counts as written.
+        reserved: Whether only pages that are touched take memory.
     """
 
     id: int
@@ -49,6 +53,7 @@ class Allocation:
     writable: bool = True
     freed: bool = False
     init: Bytes | None = None
+    reserved: bool = False
     _owner: object = field(default=None, repr=False)
     _slab: Bytes | None = field(default=None, repr=False)
 
@@ -200,6 +205,34 @@ class AllocationTable:
             made.forget_writes()
         return self._insert(made)
 
+    def reserve(self, size: int, name: str, *, writable: bool = True) -> Allocation:
+        """Make an allocation of zeros that takes memory only where it is touched.
+
+        For operands whose offsets pass 2^31 while few of their rows are used. No
+        snapshot can be taken as long as there is one.
+
+        Raises:
+            UsageError: for a size that is not positive.
+            OSError: the address space has no room.
+        """
+        if size <= 0:
+            raise UsageError(f"{name}: size {size} is not usable")
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+        pages = mmap.mmap(-1, size + 2 * mmap.PAGESIZE, flags=flags)
+        data = np.frombuffer(pages, np.uint8)[mmap.PAGESIZE : mmap.PAGESIZE + size]
+        return self._insert(
+            Allocation(
+                id=next(self._ids),
+                name=name,
+                va=int(data.ctypes.data),
+                size=size,
+                data=data,
+                writable=writable,
+                reserved=True,
+                _owner=pages,
+            )
+        )
+
     def adopt(
         self, tensor: torch.Tensor, name: str, *, writable: bool = True
     ) -> Allocation:
@@ -338,7 +371,14 @@ class AllocationTable:
         return rows
 
     def snapshot(self) -> Snapshot:
-        """Copy the bytes of every live allocation, and which have been written."""
+        """Copy the bytes of every live allocation, and which have been written.
+
+        Raises:
+            UsageError: some allocation is reserved, and as good as too large.
+        """
+        for a in self._by_va:
+            if a.reserved and not a.freed:
+                raise UsageError(f"{a.name} is reserved: {a.size} bytes are not copied")
         live = [a for a in self._by_va if not a.freed]
         return Snapshot(
             data={a.id: a.data.copy() for a in live},

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 
 from sidestream.harness.drivers.ours import Sidestream
+from sidestream.harness.dsl.activation import activate
 from sidestream.harness.finding import Verdict
 from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.case import run_case
+from sidestream.harness.run.far_call import run_far
 from sidestream.harness.run.settings import Settings
 from sidestream.kernels.spec import LARGEST_HEAD_DIM, UNEQUAL_HEAD_DIMS
 from sidestream.scenarios import catalogue
 from sidestream.scenarios.bugs.rows import ROWS
 from sidestream.scenarios.bugs.seed import adapter_with
 from sidestream.scenarios.catalogue_each import EACH, SHAPES, each
+from sidestream.scenarios.far import FAR, by_name, far
 
 BUDGET = 20_000_000
 """Warp instructions: a bug may send a kernel into a loop without end."""
@@ -41,12 +44,27 @@ def scenarios_of(arch):
     return pytest.mark.parametrize("scenario", chosen, ids=lambda s: s.name)
 
 
-def mutants_of(arch):
+def far_cases_of(arch):
+    """One parameter for each call past 2^31 elements of each shape of a target."""
+    cases = [
+        c for s in shapes_of(arch) for c in FAR if c.scenario.name.split("-")[1] == s
+    ]
+    return pytest.mark.parametrize("case", cases, ids=lambda c: c.scenario.name)
+
+
+def mutants_of(arch, *, overflow=False):
     """One parameter for each mutant of a target, with its row."""
-    chosen = [(r, m) for r in ROWS for m in r.mutants if m.arch == arch]
+    rows = [r for r in ROWS if (r.bug_class == "overflow") == overflow]
+    chosen = [(r, m) for r in rows for m in r.mutants if m.arch == arch]
     return pytest.mark.parametrize(
         ("row", "mutant"), chosen, ids=[f"{r.issue} {m.shape}" for r, m in chosen]
     )
+
+
+def mutated(row, mutant):
+    """Our driver with the bug in the kernels."""
+    name = f"{row.issue} {mutant.arch} {mutant.shape} {mutant.scenario}"
+    return Sidestream(adapter_with(name, mutant.edits))
 
 
 def require_clean(bench, scenario):
@@ -57,10 +75,26 @@ def require_clean(bench, scenario):
 
 
 def require_caught(row, mutant):
-    adapter = adapter_with(f"{row.issue} {mutant.arch} {mutant.shape}", mutant.edits)
-    bench = Bench(settings=settings_of(mutant.arch), driver=Sidestream(adapter))
+    bench = Bench(settings=settings_of(mutant.arch), driver=mutated(row, mutant))
     scenario = catalogue.by_name(each(mutant.shape, mutant.scenario))
     outcome = run_case(bench, scenario)
     assert outcome.case.checks[mutant.check].status == "failed", outcome.case.checks
     assert outcome.case.verdict is Verdict.FINDINGS
     assert mutant.kinds & {finding.kind for finding in outcome.findings}
+
+
+def require_right(arch, case):
+    seen = run_far(case, driver=Sidestream(), device=activate(arch=arch))
+    assert seen.reasons == ()
+    assert seen.kinds == frozenset()
+
+
+def require_wrapped(row, mutant):
+    driver, device = mutated(row, mutant), activate(arch=mutant.arch)
+
+    def seen(name):
+        return run_far(by_name(far(mutant.shape, name)), driver=driver, device=device)
+
+    assert mutant.kinds & seen(mutant.scenario).kinds
+    if mutant.spared:
+        assert seen(mutant.spared).kinds == frozenset()

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 from public_rows import (
+    far_cases_of,
     mutants_of,
     require_caught,
     require_clean,
+    require_right,
+    require_wrapped,
     scenarios_of,
     settings_of,
     shapes_of,
@@ -21,6 +24,7 @@ from sidestream.kernels.support import matrix, spell_dims
 from sidestream.scenarios.bugs.rows import CLASSES, ROWS
 from sidestream.scenarios.bugs.rows.table import table
 from sidestream.scenarios.catalogue_each import EACH, SHAPES, each
+from sidestream.scenarios.far import FAR, by_name, far, places
 
 ARCH = "sm_120a"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "kernel-bugs.md"
@@ -47,8 +51,18 @@ PUBLISHED = {
         "NVIDIA/cudnn-frontend#1015",
         "vllm-project/vllm#56862",
     },
+    "overflow": {
+        "Knowledgator/FlashDeBERTa#11",
+        "NVIDIA/cudnn-frontend#odesc-int32",
+        "fla-org/flash-linear-attention#1080",
+        "sgl-project/sglang#20389",
+    },
 }
 """Every public report of these classes that this project has looked at."""
+
+
+def reach(shape, name, operand):
+    return places(by_name(far(shape, name)))[operand].reach
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +80,16 @@ def test_a_public_bug_in_our_kernel_is_caught(row, mutant):
     require_caught(row, mutant)
 
 
+@far_cases_of(ARCH)
+def test_rows_past_2_31_elements_are_right(case):
+    require_right(ARCH, case)
+
+
+@mutants_of(ARCH, overflow=True)
+def test_an_offset_of_32_bits_is_caught(row, mutant):
+    require_wrapped(row, mutant)
+
+
 @pytest.mark.parametrize("bug_class", CLASSES)
 def test_every_published_row_is_covered(bug_class):
     rows = [row.issue for row in ROWS if row.bug_class == bug_class]
@@ -79,15 +103,30 @@ def test_every_published_row_is_covered(bug_class):
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.issue)
 def test_scenarios_of_a_row_exist_at_every_shape(row):
     names = {scenario.name for scenario in EACH}
+    spell = each
+    if row.bug_class == "overflow":
+        names, spell = {case.scenario.name for case in FAR}, far
     assert row.scenarios
     assert row.mutants
-    assert {each(shape, name) for shape in SHAPES for name in row.scenarios} <= names
-    assert {mutant.scenario for mutant in row.mutants} <= set(row.scenarios)
+    assert {spell(shape, name) for shape in SHAPES for name in row.scenarios} <= names
+    used = {m.scenario for m in row.mutants} | {m.spared for m in row.mutants}
+    assert used - {""} <= set(row.scenarios)
 
 
 def test_every_scenario_is_that_of_some_row():
-    used = {each("d64", name) for row in ROWS for name in row.scenarios}
-    assert used == {s.name for s in EACH if s.name.startswith("each-d64-")}
+    named = {name for row in ROWS for name in row.scenarios}
+    there = [s.name for s in EACH] + [case.scenario.name for case in FAR]
+    assert named == {name.split("-", 2)[2] for name in there}
+
+
+def test_operands_reach_past_2_31_elements():
+    """By strides, by heads and by tokens; and just not, one stride less."""
+    for shape in SHAPES:
+        for name in ("strides", "past-edge", "heads", "late"):
+            assert reach(shape, name, "out") >= 2**31
+        assert reach(shape, "below-edge", "out") < 2**31
+        assert reach(shape, "late", "lse") >= 2**31
+        assert reach(shape, "heads", "lse") >= 2**31
 
 
 def test_shapes_are_those_that_the_plans_serve():

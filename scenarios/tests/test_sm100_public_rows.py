@@ -2,9 +2,12 @@
 
 import pytest
 from public_rows import (
+    far_cases_of,
     mutants_of,
     require_caught,
     require_clean,
+    require_right,
+    require_wrapped,
     scenarios_of,
     settings_of,
 )
@@ -27,3 +30,13 @@ def test_every_shape_is_clean(bench, scenario):
 @mutants_of(ARCH)
 def test_a_public_bug_in_our_kernel_is_caught(row, mutant):
     require_caught(row, mutant)
+
+
+@far_cases_of(ARCH)
+def test_rows_past_2_31_elements_are_right(case):
+    require_right(ARCH, case)
+
+
+@mutants_of(ARCH, overflow=True)
+def test_an_offset_of_32_bits_is_caught(row, mutant):
+    require_wrapped(row, mutant)

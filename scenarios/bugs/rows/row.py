@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sidestream.scenarios.bugs.bug import Edit
 
-CLASSES = ("numerics-edge", "layout", "oob")
+CLASSES = ("numerics-edge", "layout", "oob", "overflow")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,7 @@ class Mutant:
         edits: Changes that put the bug in.
         check: The check that must fail.
         kinds: Kinds of which one must be among the findings.
+        spared: A scenario of the row that does not show it, or "".
     """
 
     arch: str
@@ -28,6 +29,7 @@ class Mutant:
     edits: tuple[Edit, ...]
     check: str
     kinds: frozenset[str]
+    spared: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
