@@ -30,6 +30,7 @@ UNDEFINED = "register-uninit"
 RELAXED = (
     *("peer-arrive", "read-proxy", "tensor-handoff", "tensor-issue-order"),
     *("load-scoreboard", "lanes-met", "same-value", "peer-exit"),
+    "over",
 )
 """Relaxations of the practice profile, as `enum Relaxation` of `core/detector.h`."""
 

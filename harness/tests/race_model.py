@@ -4,6 +4,11 @@ An access conflicts with an earlier one to the same byte if one of them writes; 
 if its thread (or the thread that issued the operation) does not know the earlier one.
 An operation of the async proxy knows a generic access only if a proxy fence came in
 between. No clocks, no lanes folded into warps, no shadow: slow, and easily believed.
+
+With `practice` a proxy fence is not asked for behind a read, and a write races with
+nothing that its thread knows to be over: operations that are complete, and accesses of
+other warps behind their proxy fence, told by relaxed operations or by the completion of
+a copy whose issuer knew.
 """
 
 from __future__ import annotations
@@ -22,24 +27,27 @@ class Access:
     pc: int
     place: tuple[int, int]
     write: bool
-    asynchronous: bool
+    warp: tuple[int, int] | None = None
+    """Slot and warp, or None of an operation of the async proxy."""
 
 
 @dataclass
 class Knowledge:
-    """Accesses known, and those of them behind a proxy fence."""
+    """Accesses known, those of them behind a proxy fence, and what is over."""
 
     order: set[int] = field(default_factory=set)
     fenced: set[int] = field(default_factory=set)
+    over: set[int] = field(default_factory=set)
 
     def learn(self, other: Knowledge) -> None:
         """Add what the other knows."""
         self.order |= other.order
         self.fenced |= other.fenced
+        self.over |= other.over
 
     def copy(self) -> Knowledge:
         """Return the same, apart."""
-        return Knowledge(set(self.order), set(self.fenced))
+        return Knowledge(set(self.order), set(self.fenced), set(self.over))
 
 
 @dataclass
@@ -53,7 +61,8 @@ class Operation:
 class Model:
     """Events in, racing pairs of instructions out: `races` holds pairs of `pc`."""
 
-    def __init__(self, slots: int, warps: int) -> None:
+    def __init__(self, slots: int, warps: int, *, practice: bool = False) -> None:
+        self.practice = practice
         threads = [
             (slot, warp, lane)
             for slot in range(slots)
@@ -73,17 +82,33 @@ class Model:
         """The threads of a lane mask."""
         return ((slot, warp, lane) for lane in range(32) if lanes >> lane & 1)
 
-    def _touch(
-        self, access: Access, known: set[int], fenced: set[int], own: set[int]
-    ) -> int:
+    def _touch(self, access: Access, known: Knowledge, own: set[int]) -> int:
         for number, other in enumerate(self.accesses):
             if other.place != access.place or not (other.write or access.write):
                 continue
-            crossing = access.asynchronous and not other.asynchronous
-            if number not in own and number not in (fenced if crossing else known):
+            crossing = access.warp is None and other.warp is not None
+            if self.practice and not other.write:
+                crossing = False
+            apart = number in (known.fenced if crossing else known.order)
+            apart |= access.write and number in known.over
+            if number not in own and not apart:
                 self.races.add((other.pc, access.pc))
         self.accesses.append(access)
         return len(self.accesses) - 1
+
+    def _at(self, accesses: set[int], place: tuple[int, int]) -> set[int]:
+        return {n for n in accesses if self.accesses[n].place == place}
+
+    def _over(self, known: Knowledge, own: tuple[int, int] | None) -> set[int]:
+        """What is over by what a thread of warp `own` knows, or by several."""
+        if not self.practice:
+            return set()
+        of = {number: self.accesses[number].warp for number in known.order}
+        return known.over | {
+            number
+            for number, warp in of.items()
+            if warp is None or (warp != own and number in known.fenced)
+        }
 
     def access(
         self,
@@ -100,25 +125,37 @@ class Model:
         for thread in self.threads(*where):
             known = self.known[thread]
             for byte in range(offsets[thread[2]], offsets[thread[2]] + size):
-                access = Access(pc, (memory, byte), write, False)
-                number = self._touch(access, known.order, known.fenced, set())
+                access = Access(pc, (memory, byte), write, where[:2])
+                number = self._touch(access, known, set())
                 made.append((thread, number))
         for thread, number in made:
-            self.known[thread].order.add(number)
+            known = self.known[thread]
+            known.order.add(number)
+            if write:
+                known.order |= self._at(known.over, self.accesses[number].place)
 
     def issue(self, operation: int, slot: int, warp: int, lane: int) -> None:
         """A thread starts an operation."""
-        self.operations[operation] = Operation(self.known[slot, warp, lane].copy())
+        known = self.known[slot, warp, lane].copy()
+        known.over = self._over(known, (slot, warp))
+        self.operations[operation] = Operation(known)
 
     def engine(
         self, pc: int, operation: int, memory: int, offset: int, size: int, write: bool
     ) -> None:
-        """An operation touches bytes through the async proxy."""
+        """An operation touches bytes through the async proxy.
+
+        Whoever is behind its write is behind what the write came after at this byte:
+        PTX ISA, Memory Consistency Model: Axioms: Coherence, Causality.
+        """
         op = self.operations[operation]
         for byte in range(offset, offset + size):
-            access = Access(pc, (memory, byte), write, True)
-            number = self._touch(access, op.known.order, op.known.fenced, op.own)
+            access = Access(pc, (memory, byte), write)
+            number = self._touch(access, op.known, op.own)
             op.own.add(number)
+            if write:
+                before = op.known.order | op.known.over
+                op.own |= self._at(before, self.accesses[number].place)
 
     def complete_to(self, operation: int, slot: int, warp: int, lanes: int) -> None:
         """Threads learn that an operation is complete."""
@@ -136,12 +173,15 @@ class Model:
                 self.released if relaxed else self.known
             )
             at.learn(handed.get(thread, Knowledge()))
+            if relaxed:
+                over = self._over(self.known[thread], where[:2])
+                at.learn(Knowledge(over=over))
 
     def complete_at(self, operation: int, barrier: tuple[int, int]) -> None:
-        """An operation completes at a barrier, with its own accesses alone."""
-        own = self.operations[operation].own
+        """An operation completes at a barrier: its own accesses, and what was over."""
+        op = self.operations[operation]
         at = self.current.setdefault(barrier, Knowledge())
-        at.learn(Knowledge(set(own), set(own)))
+        at.learn(Knowledge(set(op.own), set(op.own), set(op.known.over)))
 
     def phase(self, barrier: tuple[int, int]) -> None:
         """The phase of a barrier ends."""
@@ -153,7 +193,10 @@ class Model:
         """Threads observe the phase that ended last."""
         for thread in self.threads(*where):
             to = self.pending if relaxed else self.known
-            to[thread].learn(self.complete.get(barrier, Knowledge()))
+            done = self.complete.get(barrier, Knowledge())
+            to[thread].learn(done)
+            if relaxed:
+                self.known[thread].over |= self._over(done, None)
 
     def converge(self, where: tuple[int, int, int]) -> None:
         """Lanes of a warp synchronise."""

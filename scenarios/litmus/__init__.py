@@ -14,6 +14,7 @@ from sidestream.scenarios.litmus import (
     launch_control,
     mbarrier,
     named_barrier,
+    over,
     protocols,
     proxy_fence,
     staged_copy,
@@ -51,6 +52,7 @@ _FILES = (
     protocols,
     contents,
     staged_copy,
+    over,
 )
 
 TWINS: dict[str, Twin] = {

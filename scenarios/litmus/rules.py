@@ -46,7 +46,7 @@ RULES: Mapping[str, str] = {
     "M6": "arrive releases, wait acquires, in scopes that include each other",
     "M7": "at a peer's mbarrier: arrive, never wait",
     "M8": "an mbarrier is initialised once, published, and touched by nothing else",
-    "M9": "bytes of a copy come with its completion, and nothing of its issuer",
+    "M9": "bytes of a copy come with its completion; of its issuer, what was over",
     "P1": "copies are in no order with each other or with what their thread does next",
     "P2": "from the generic to the async proxy, a fence.proxy.async of the state space",
     "P3": "until a copy is over: source and map not written, destination not read",

@@ -97,7 +97,7 @@ void warp_acquire_later(WarpAgent *w, u32 lanes, const Knowledge *news, u32 with
  * fenced at clocks of their own: one lane can be told apart, the others are told as the
  * one of them that fenced last (clock.h). */
 static void add_own(const WarpAgent *w, u32 lanes, Knowledge *out) {
-  for (u32 p = 0; p < PLANES; p++) {
+  for (u32 p = 0; p < PROXIES; p++) {
     u32 most = 0, at = 0, others = 0;
     for (u32 left = lanes; left; left &= left - 1) {
       u32 l = (u32)__builtin_ctz(left);
@@ -181,7 +181,7 @@ void warp_converge(WarpAgent *w, u32 lanes) {
   if (!(lanes & (lanes - 1))) return;
   if (w->n == 1) { /* the usual case: nothing to join but the lanes' own accesses */
     if (lanes == w->live) add_own(w, lanes, w->strand[0].known);
-    else for (u32 p = 0; p < PLANES; p++) /* as in add_own */
+    else for (u32 p = 0; p < PROXIES; p++) /* as in add_own */
       knowledge_raise(w->strand[0].known, p, w->comp,
                       p ? w->fenced[p][__builtin_ctz(lanes)] : w->clock, ANY_LANE);
     w->clock++;

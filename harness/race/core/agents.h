@@ -37,7 +37,7 @@ typedef struct WarpAgent {
   u32 pc, release_pc[RELEASES], release_clock[RELEASES], n_releases, learned_pc;
   u32 meeting[MEETINGS], n_meetings; /* clocks from which lanes had met, in a ring */
   u32 *touched, n_touched, cap_touched; /* clocks that have an access, for the digest */
-  u32 fenced[PLANES][LANES]; /* own accesses of a lane that lie before its proxy fence */
+  u32 fenced[PROXIES][LANES]; /* own accesses of a lane that lie before its proxy fence */
 } WarpAgent;
 
 /* One operation of an engine, from its issue until it has landed. */

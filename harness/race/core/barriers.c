@@ -99,9 +99,8 @@ void detector_mbar_arrive(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u3
     u32 within = slot == memory ? WITHIN_CTA : WITHIN_CLUSTER;
     if (warp_release_within(w, lanes, within, d->scratch))
       add(d, &b->current[reach], &b->in_current[reach], d->scratch);
-    if (!d->rows) return;
     warp_release(w, lanes, d->scratch);
-    tensor_only(d, d->scratch);
+    over_only(d, slot / d->cluster, d->scratch, w->comp);
     reach = REACH_OWN; /* no scope is asked of it */
   } else {
     warp_release(w, lanes, d->scratch);
@@ -124,6 +123,7 @@ void detector_mbar_engine(Detector *d, u32 id, u32 pc, u32 memory, u32 address,
   check_init(d, b, &a, w);
   if (history) knowledge_copy(d->scratch, e->known);
   else knowledge_clear(d->scratch);
+  if (!history) over_completed(e, d->scratch);
   knowledge_raise(d->scratch, PLANE_ORDER, e->comp, e->clock, ANY_LANE);
   /* PTX ISA, tcgen05.commit: its arrival is of cluster scope. Whether a wait of a copy's
    * bytes needs a scope the ISA leaves open; none is asked of it. */
@@ -162,9 +162,8 @@ void detector_mbar_wait(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 
       if (wide)
         warp_acquire_later(w, lanes, b->complete[r],
                            r == REACH_OWN ? WITHIN_CTA : WITHIN_CLUSTER);
-      if (!d->rows) continue;
       knowledge_copy(d->scratch, b->complete[r]);
-      tensor_only(d, d->scratch);
+      over_only(d, slot / d->cluster, d->scratch, NO_WARP);
       warp_acquire(w, lanes, d->scratch);
     } else if (wide || d->profile == PROFILE_PRACTICE) {
       if (!wide && !knowledge_covers(warp_strand(w, a.entry.lane)->known, b->complete[r]))
@@ -210,9 +209,8 @@ void detector_cluster_arrive(Detector *d, u32 slot, u32 warp, u32 lanes, u32 rel
   } else {
     if (warp_release_within(w, lanes, WITHIN_CLUSTER, d->scratch))
       knowledge_join(k, d->scratch);
-    if (!d->rows) return;
     warp_release(w, lanes, d->scratch);
-    tensor_only(d, d->scratch);
+    over_only(d, slot / d->cluster, d->scratch, w->comp);
     knowledge_join(k, d->scratch);
   }
 }
@@ -244,9 +242,8 @@ void detector_cluster_wait(Detector *d, u32 slot, u32 warp, u32 lanes, u32 relax
   w->rounds = d->group[slot / d->cluster].rounds;
   if (k && relaxed) {
     warp_acquire_later(w, lanes, k, WITHIN_CLUSTER);
-    if (!d->rows) return;
     knowledge_copy(d->scratch, k);
-    tensor_only(d, d->scratch);
+    over_only(d, slot / d->cluster, d->scratch, NO_WARP);
     warp_acquire(w, lanes, d->scratch);
   } else if (k) {
     warp_acquire(w, lanes, k);

@@ -9,7 +9,8 @@
  *
  * Planes tell through which proxy the knowledge may be used (PTX ISA, Memory
  * Consistency Model: Proxies): PLANE_ORDER is plain causality order, the others are
- * the part of it behind a proxy fence, so that the async proxy sees it.
+ * the part of it behind a proxy fence, so that the async proxy sees it. PLANE_OVER is
+ * apart from those: what is over although nothing promises an order (detector.c).
  *
  * Where there is tensor memory, rows follow with one clock an entry, about operations of
  * the tcgen05 family (tensor.c).
@@ -19,7 +20,8 @@
 
 #include "core.h"
 
-enum Plane { PLANE_ORDER = 0, PLANE_ASYNC_SHARED, PLANE_ASYNC_GLOBAL, PLANES };
+enum Plane { PLANE_ORDER = 0, PLANE_ASYNC_SHARED, PLANE_ASYNC_GLOBAL, PROXIES,
+             PLANE_OVER = PROXIES, PLANES };
 #define ANY_LANE 32u
 
 /* Of tcgen05 operations, complete or not: those known to be issued; those of them behind

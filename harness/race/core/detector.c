@@ -207,6 +207,8 @@ void detector_digest(Detector *d, u32 slot, u32 warp, u32 lane) {
       const u32 *entry = k->entry + p * 3 * k->n + c;
       u32 all = worth(d, group, c, entry[0]), one = worth(d, group, c, entry[k->n]);
       u32 over = tensor_over(d, group, k, c);
+      if (p == PLANE_OVER && entry[0] <= k->entry[c] && entry[k->n] <= k->entry[k->n + c])
+        continue;
       if (over > all) all = over;
       h = (h ^ all) * 0x100000001b3ull;
       if (one > all) h = (h ^ one ^ (u64)entry[2 * k->n] << 32) * 0x100000001b3ull;
@@ -226,14 +228,16 @@ EngineAgent *detector_engine(const Detector *d, u32 id) {
   return id && id <= d->n_engines ? d->engine[id - 1] : NULL;
 }
 
-/* A component for one more operation: one whose last operation the issuer knows to be
- * complete, so that knowing the new one cannot stand for not knowing the old one. */
+/* A component for one more operation: whoever learns of the new one is taken to know the
+ * old ones of the component, so that fresh ones come first, and then one whose last
+ * operation the issuer knows to be complete. */
 static u32 pick(const Detector *d, CtaAgent *c, const Knowledge *known, u32 first) {
   u32 spare = ENGINES, n = ENGINES - d->grids.dependent; /* the last one knows of waits */
   for (u32 k = 0; k < n; k++) {
     u32 at = (c->next_engine + k) % n;
     if (c->engine_busy[at]) continue;
-    if (knows(known, PLANE_ORDER, first + at, c->engine_clock[at], 0)) {
+    u32 last = c->engine_clock[at];
+    if (last == c->born || knows(known, PLANE_ORDER, first + at, last, 0)) {
       spare = at;
       break;
     }
@@ -314,7 +318,9 @@ u32 detector_start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *
 /* An operation that `lanes` of a warp issue; its id, or 0 without memory. */
 u32 detector_issue(Detector *d, u32 slot, u32 warp, u32 lanes) {
   warp_release(&d->cta[slot].warp[warp], lanes, d->scratch);
-  return detector_start(d, slot, warp, lanes, d->scratch);
+  u32 id = detector_start(d, slot, warp, lanes, d->scratch);
+  over_issued(d, id);
+  return id;
 }
 
 /* The second half of operation `id`: its first half is done before, and the second is

@@ -22,6 +22,7 @@ enum Relaxation {
   RELAX_LANES_MET,       /* a read of shared memory before its warp met and another lane told */
   RELAX_SAME_VALUE,      /* several warps, or lanes that parted, store the same twice */
   RELAX_PEER_EXIT,       /* a CTA exits, and an arrival of a peer may still come */
+  RELAX_OVER,            /* over, but handed on by a copy's completion or relaxed */
   RELAXATIONS
 };
 
@@ -210,6 +211,18 @@ u32 tensor_over(const Detector *d, u32 group, const Knowledge *k, u32 c);
 void tensor_only(const Detector *d, Knowledge *k);
 /* How an access to tensor memory stands to an entry there (enum Verdict). */
 u32 tensor_order(Detector *d, const Accessor *a, const Entry *e);
+
+/* --- over.c --------------------------------------------------------------------- */
+/* At the issue of an operation: what its issuer knows to be over. */
+void over_issued(const Detector *d, u32 id);
+/* Into what its completion at an mbarrier hands over. */
+void over_completed(const EngineAgent *e, Knowledge *handed);
+/* Keeps what of `k`, by warp `own` of a group or by several, a relaxed arrival or wait
+ * hands over: what is about tensor memory, and what is over. */
+void over_only(const Detector *d, u32 group, Knowledge *k, u32 own);
+#define NO_WARP 0xffffffffu
+/* Whether an accessor that nothing orders behind an entry knows it to be over. */
+u32 known_over(Detector *d, const Accessor *a, const Entry *e);
 
 /* --- exits.c -------------------------------------------------------------------- */
 void signal_note(Detector *d, BarrierAgent *b, const Entry *e);

@@ -53,7 +53,8 @@ static int outlasts(const End *end, const Entry *e) {
   u32 c = e->comp - end->by.first_comp;
   return detector_cta_of(end->d, e->comp) != end->slot && c < end->by.known->n &&
          e->clock >= detector_born(end->d, e->comp) &&
-         !knows(end->by.known, PLANE_ORDER, c, e->clock, e->lane);
+         !knows(end->by.known, PLANE_ORDER, c, e->clock, e->lane) &&
+         !knows(end->by.known, PLANE_OVER, c, e->clock, e->lane);
 }
 
 static void judge(End *end, const Entry *e, u64 address, u32 cells) {

@@ -19,7 +19,7 @@ void detector_grid_wait(Detector *d, u32 slot, u32 warp, u32 lanes) {
   d->grids.waits++;
   if (!d->grids.dependent) return;
   knowledge_clear(d->scratch);
-  for (u32 p = 0; p < PLANES; p++) knowledge_raise(d->scratch, p, wait_comp(d), 1, ANY_LANE);
+  for (u32 p = 0; p < PROXIES; p++) knowledge_raise(d->scratch, p, wait_comp(d), 1, ANY_LANE);
   warp_acquire(&d->cta[slot].warp[warp], lanes, d->scratch);
 }
 

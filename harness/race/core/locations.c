@@ -226,7 +226,7 @@ void detector_release(Detector *d, u32 slot, u32 warp, u32 lane, u64 address, u3
       if (!news_behind(n, mine, PLANE_ORDER, w->comp, w->clock, 1u << lane)) continue;
       knowledge_copy(d->scratch, n->known);
       int here = n->by == w->comp && n->lanes >> lane & 1u;
-      for (u32 p = PLANE_ORDER + 1; p < PLANES; p++) /* fenced since the news came */
+      for (u32 p = PLANE_ORDER + 1; p < PROXIES; p++) /* fenced since the news came */
         if ((here && w->fenced[p][lane] > n->clock) ||
             news_behind(n, mine, p, w->comp, w->clock, 1u << lane))
           knowledge_fence(d->scratch, p);

@@ -54,7 +54,8 @@ static u32 order(Detector *d, const Accessor *a, const Entry *e) {
   } else {
     if (knows(k, plane, c, e->clock, e->lane)) return map ? detector_map_order(d, a, e) : APART;
     if (!crossing || !knows(k, PLANE_ORDER, c, e->clock, e->lane))
-      return read_before_meeting(d, a, e) ? APART : UNORDERED;
+      return known_over(d, a, e) || read_before_meeting(d, a, e) ? APART : UNORDERED;
+    if ((entry_flags(e) & ENTRY_WRITE) && known_over(d, a, e)) return APART;
   }
   if ((entry_flags(e) & ENTRY_WRITE) || d->profile == PROFILE_ISA) return BEHIND_PROXY;
   d->relaxed[RELAX_READ_PROXY] += a->count;

@@ -89,7 +89,7 @@ u32 detector_commit(Detector *d, u32 slot, u32 warp, u32 lane) {
   Knowledge *k = pipe_known(d, slot, warp, lane);
   u32 id = k ? detector_start(d, slot, warp, 1u << lane, k) : 0;
   EngineAgent *e = detector_engine(d, id);
-  for (u32 at = 0; e && at < PLANES; at++)
+  for (u32 at = 0; e && at < PROXIES; at++)
     knowledge_raise(e->known, at, pipe_comp(d, slot, PIPE_CORE, warp),
                     d->cta[slot].pipe[warp].by_lane[lane], ANY_LANE);
   return id;
@@ -114,7 +114,7 @@ void detector_tensor_wait(Detector *d, u32 slot, u32 warp, u32 kind) {
   WarpAgent *w = &d->cta[slot].warp[warp];
   u32 comp = pipe_comp(d, slot, kind, warp), clock = d->cta[slot].pipe[warp].clock[kind];
   for (u32 s = 0; s < w->n; s++)
-    for (u32 p = 0; p < PLANES; p++)
+    for (u32 p = 0; p < PROXIES; p++)
       knowledge_raise(w->strand[s].known, p, comp, clock, ANY_LANE);
   if (kind == PIPE_LOAD) d->cta[slot].pipe[warp].over = clock;
 }
@@ -129,7 +129,7 @@ u32 tensor_over(const Detector *d, u32 group, const Knowledge *k, u32 c) {
 }
 
 void tensor_only(const Detector *d, Knowledge *k) {
-  for (u32 row = 0; row < 3 * PLANES; row++)
+  for (u32 row = 0; row < 3 * PROXIES; row++)
     for (u32 c = 0; c < k->n; c++)
       if (!detector_is_tensor(d, c)) k->entry[row * k->n + c] = 0;
 }
@@ -222,6 +222,7 @@ u32 tensor_order(Detector *d, const Accessor *a, const Entry *e) {
   if (!(entry_flags(e) & ENTRY_ENGINE)) /* alloc or dealloc */
     return knows_warp(k, c, e->clock) || e->comp == now->comp ? APART : UNORDERED;
   if (!knows(k, PLANE_ORDER, c, e->clock, ANY_LANE)) {
+    if (known_over(d, a, e)) return APART;
     u32 kind = (e->comp % d->per_cta - d->warps - ENGINES) / d->warps;
     if (in_core(d, e) || kind != PIPE_LOAD || !load_over(d, a, e)) return UNORDERED;
     if (relaxed(d, a, RELAX_LOAD_USED, UNORDERED)) return UNORDERED;
