@@ -53,6 +53,7 @@ def config_of(spec: AttentionSpec) -> KernelConfig:
     has_left = spec.window_left is not None
     facts: dict[str, Any] = {
         "dtype": spec.dtype,
+        "out_dtype": spec.dtype,
         "head_dim": spec.head_dim,
         "head_dim_v": spec.width_v,
         "anchor": spec.diagonal if has_left or has_right else "top_left",
@@ -208,6 +209,7 @@ class Compiled:
             lengths_q.data_ptr(),
             lengths_kv.data_ptr(),
             workspace.data_ptr(),
+            *(0,) * 5,
         )
         self.function(
             *pointers(self.config, addresses),

@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-DTypeName = Literal["float16", "bfloat16"]
+DTypeName = Literal["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 Anchor = Literal["top_left", "bottom_right"]
 LseLayout = Literal["none", "token_major", "head_major"]
 
-CHUNK = 64
-"""Columns of one shared-memory column block: 64 two-byte elements are the 128 bytes
-that the 128-byte swizzle spans."""
+ROW_BYTES = 128
+"""Bytes of a row of a shared-memory column block: what the 128-byte swizzle spans."""
+
+CHUNK = ROW_BYTES // 2
+"""Columns of a column block of two-byte elements."""
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes of an element of the named type."""
+    return 1 if dtype.startswith("float8") else 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +30,7 @@ class ForwardContract:
     """
 
     dtype: DTypeName
+    out_dtype: DTypeName
     head_dim: int
     head_dim_v: int
     anchor: Anchor
@@ -35,11 +43,36 @@ class ForwardContract:
     negative_scale: bool
 
     @property
+    def narrow(self) -> bool:
+        """Whether Q, K and V are of one byte, and come with factors of their own."""
+        return self.element_bytes == 1
+
+    @property
+    def narrow_output(self) -> bool:
+        """Whether the output is of one byte, and scaled by a factor of its own."""
+        return element_bytes(self.out_dtype) == 1
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element of Q, K and V."""
+        return element_bytes(self.dtype)
+
+    @property
+    def chunk(self) -> int:
+        """Columns of a column block of Q, K or V."""
+        return ROW_BYTES // self.element_bytes
+
+    @property
     def chunks(self) -> int:
-        """64-column blocks that cover the head dimension of queries and keys."""
-        return -(-self.head_dim // CHUNK)
+        """Column blocks that cover the head dimension of queries and keys."""
+        return -(-self.head_dim // self.chunk)
+
+    @property
+    def k_width(self) -> int:
+        """Columns or keys that one matrix instruction contracts: 32 bytes of them."""
+        return 32 // self.element_bytes
 
     @property
     def k_steps(self) -> int:
-        """16-wide steps over the head dimension in Q K^T."""
-        return -(-self.head_dim // 16)
+        """`k_width`-wide steps over the head dimension in Q K^T."""
+        return -(-self.head_dim // self.k_width)

@@ -7,8 +7,16 @@ from cutlass import Float32, Int32, Int64, cute
 from cutlass.cute.nvgpu import cpasync, warpgroup
 from cutlass.cute.runtime import make_ptr
 
-from sidestream.kernels.common.config import CHUNK, ForwardContract
-from sidestream.kernels.common.element import element_type
+from sidestream.kernels.common.config import ROW_BYTES, ForwardContract
+from sidestream.kernels.common.element import element_type, output_type
+
+UNIT_BITS = 128
+"""What every address and stride is a multiple of."""
+
+
+def block_columns(tensor: cute.Tensor) -> int:
+    """Columns of one column block of a tensor's elements."""
+    return 8 * ROW_BYTES // int(tensor.element_type.width)
 
 
 @cute.jit
@@ -26,9 +34,9 @@ def token_tensor(
         cute.make_layout(
             (tokens, head_dim, heads),
             stride=(
-                cute.assume(token_stride, divby=8),
+                cute.assume(token_stride, divby=UNIT_BITS // pointer.dtype.width),
                 1,
-                cute.assume(head_stride, divby=8),
+                cute.assume(head_stride, divby=UNIT_BITS // pointer.dtype.width),
             ),
         ),
     )
@@ -44,7 +52,7 @@ def tile_layout(
     atom = warpgroup.make_smem_layout_atom(
         warpgroup.SmemLayoutAtomKind.K_SW128, element_type(config)
     )
-    shape = (rows, CHUNK, *extents)
+    shape = (rows, config.chunk, *extents)
     return cute.tile_to_shape(atom, shape, tuple(range(len(shape))))
 
 
@@ -56,12 +64,12 @@ def tma_load(
     *,
     multicast: cutlass.Constexpr[bool] = False,
 ) -> tuple[cute.CopyAtom, cute.Tensor]:
-    """A TMA load of `rows` x 64 boxes; columns past the head dimension read as zero."""
+    """A TMA load of `rows` x 128-byte boxes; columns past the head dimension are 0."""
     box = cute.select(layout, mode=[0, 1])
     kind = cpasync.CopyBulkTensorTileG2SOp()
     if cutlass.const_expr(multicast):
         kind = cpasync.CopyBulkTensorTileG2SMulticastOp()
-    return cpasync.make_tiled_tma_atom(kind, tokens, box, (rows, CHUNK))
+    return cpasync.make_tiled_tma_atom(kind, tokens, box, (rows, block_columns(tokens)))
 
 
 @cute.jit
@@ -75,10 +83,10 @@ def tma_views(
 ) -> tuple[cute.Tensor, cute.Tensor]:
     """Shared and global sides of the copies of one head from token `start` on.
 
-    Shared: (box, buffer, 64-column block). Global: (box, tile of `rows` tokens, block).
+    Shared: (box, buffer, column block). Global: (box, tile of `rows` tokens, block).
     """
     view = cute.domain_offset((start, 0), tokens[None, None, head])
-    tiles = cute.local_tile(view, (rows, CHUNK), (None, None))
+    tiles = cute.local_tile(view, (rows, block_columns(smem)), (None, None))
     return cpasync.tma_partition(
         atom,
         0,
@@ -92,10 +100,20 @@ def pointers(
     config: ForwardContract,
     addresses: tuple[int, ...],
 ) -> list[Any]:
-    """DSL pointers for q, k, v, out, lse, sinks, both lengths and the workspace."""
-    types = [element_type(config)] * 4 + [Float32] * 2 + [Int32] * 3
-    aligns = [16] * 4 + [4] * 4 + [128]
+    """DSL pointers for q, k, v, out, lse, sinks, both lengths and the workspace.
+
+    Behind them come those of one-byte operands, or None: float32 factors of q, k, v and
+    the output, and the output's largest magnitude.
+    """
+    types = [element_type(config)] * 3 + [output_type(config)]
+    types += [Float32] * 2 + [Int32] * 3 + [Float32] * 5
+    aligns = [16] * 4 + [4] * 4 + [128] + [4] * 5
+    used = [True] * 9 + [config.narrow] * 3 + [config.narrow_output, config.narrow]
     return [
         make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=align)
-        for kind, address, align in zip(types, addresses, aligns, strict=True)
+        if present
+        else None
+        for kind, address, align, present in zip(
+            types, addresses, aligns, used, strict=True
+        )
     ]

@@ -20,7 +20,7 @@ length is always the difference of two starts.
 from typing import Protocol
 
 import cutlass
-from cutlass import Int32, cute
+from cutlass import Float32, Int32, cute
 
 
 class UnitFacts(Protocol):
@@ -130,10 +130,12 @@ def build_worklist(
     unit_heads: Int32,
     cap_q: Int32,
     cap_kv: Int32,
+    amax: cute.Pointer | None,
 ) -> None:
     """Fill the workspace from the device lengths; one CTA of `PREP_THREADS` threads.
 
-    A sequence has a unit for every `unit_rows` query rows, times `unit_heads`.
+    A sequence has a unit for every `unit_rows` query rows, times `unit_heads`. What
+    the forward kernel takes the maximum into, float32 at `amax`, starts from 0.
     """
     thread, _, _ = cute.arch.thread_idx()
     smem = cutlass.memory.SmemAllocator()
@@ -147,6 +149,8 @@ def build_worklist(
         units[0] = Int32(0)
         starts_q[0] = Int32(0)
         starts_kv[0] = Int32(0)
+        if cutlass.const_expr(amax is not None):
+            cute.make_tensor(amax, cute.make_layout(1))[0] = Float32(0.0)
     carry_q = Int32(0)
     carry_kv = Int32(0)
     carry_units = Int32(0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidestream.kernels.common.config import CHUNK, ForwardContract
+from sidestream.kernels.common.config import ROW_BYTES, ForwardContract, element_bytes
 
 WARP = 32
 GROUP = 128
@@ -28,8 +28,8 @@ EPILOGUE_WARPS = 2
 SMEM_LIMIT = 232_448
 """Shared memory one CTA may use on compute capability 10.0 (227 KiB)."""
 
-BLOCK_BYTES = 128 * CHUNK * 2
-"""Bytes of 128 rows of one 64-column block."""
+BLOCK_BYTES = 128 * ROW_BYTES
+"""Bytes of 128 rows of one column block: 64 columns of two bytes, 128 of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +40,9 @@ class Shape:
         largest: Largest head dimension of queries and keys, and of values.
         sub_tiles: Query tiles of 128 rows that a CTA works on at a time. A single one
             uses both places for scores, so that products run while it is weighed.
-        stage_blocks: 64-column blocks of 128 rows that a stage of the ring holds.
+        stage_blocks: Column blocks of 128 rows that a stage of the ring holds.
         stages: Depth of the ring that slices of K and V share.
-        out_buffers: 64-column blocks of finished rows per query tile on their way out.
+        out_buffers: Column blocks of finished rows per query tile on their way out.
         split_values: Whether both CTAs of the pair work on the same rows, each with
             half of the columns of V and O.
         registers: Of softmax, correction and other threads after `setmaxnreg`.
@@ -111,6 +111,19 @@ SHAPES = (
 )
 """By size; the first one that holds both head dimensions is used."""
 
+NARROW_SHAPES = (
+    Shape(
+        largest=(128, 128),
+        sub_tiles=2,
+        stage_blocks=1,
+        stages=6,
+        out_buffers=2,
+        split_values=False,
+        registers=_TWO_TILES,
+    ),
+)
+"""Of one-byte elements; a column block has 128 of them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class KernelConfig(ForwardContract):
@@ -120,10 +133,27 @@ class KernelConfig(ForwardContract):
     def shape(self) -> Shape:
         """How the head dimensions are cut."""
         dims = self.head_dim, self.head_dim_v
-        for shape in SHAPES:
+        for shape in NARROW_SHAPES if self.narrow else SHAPES:
             if dims[0] <= shape.largest[0] and dims[1] <= shape.largest[1]:
                 return shape
         raise ValueError(f"no shape holds the head dimensions {dims}")
+
+    @property
+    def lag(self) -> float:
+        """Growth of a row's maximum, in log2 units, that its reference may lag behind.
+
+        Weights reach 2^(lag + bias): 2^8, which every format holds.
+        """
+        return 4.0 if self.narrow else 8.0
+
+    @property
+    def bias(self) -> float:
+        """Log2 of the factor on all weights of a row.
+
+        One byte holds few weights far below a row's largest: E4M3 rounds what is under
+        2^-10 to nothing. The factor takes it to 2^-14.
+        """
+        return 4.0 if self.narrow else 0.0
 
     @property
     def ctas_per_sm(self) -> int:
@@ -211,7 +241,7 @@ class KernelConfig(ForwardContract):
     @property
     def width(self) -> int:
         """Head dimension of Q and K in shared memory, zero columns included."""
-        return self.chunks * CHUNK
+        return self.chunks * self.chunk
 
     @property
     def width_v(self) -> int:
@@ -222,19 +252,34 @@ class KernelConfig(ForwardContract):
         own = self.head_dim_v
         if self.split_values:
             own = -(-own // 2)
-        width = self.stage_bytes // (2 * self.tile_n)
+        width = self.stage_bytes // (self.element_bytes * self.tile_n)
         while width < own:
             width *= 2
         return width
 
     @property
     def chunks_v(self) -> int:
-        """64-column blocks of V and O that a CTA works on."""
-        return self.width_v // CHUNK
+        """Column blocks of V that a CTA works on."""
+        return self.width_v // self.chunk
+
+    @property
+    def out_bytes(self) -> int:
+        """Bytes of an element of O."""
+        return element_bytes(self.out_dtype)
+
+    @property
+    def out_chunk(self) -> int:
+        """Columns of a column block of O."""
+        return ROW_BYTES // self.out_bytes
+
+    @property
+    def out_blocks(self) -> int:
+        """Column blocks of O that a CTA works on."""
+        return self.width_v // self.out_chunk
 
     @property
     def stage_blocks(self) -> int:
-        """64-column blocks of K in one slice."""
+        """Column blocks of K in one slice."""
         return self.shape.stage_blocks
 
     @property
@@ -253,18 +298,18 @@ class KernelConfig(ForwardContract):
         return -(-self.chunks // self.stage_blocks)
 
     def k_blocks(self, part: int) -> int:
-        """64-column blocks that slice `part` of a K tile has."""
+        """Column blocks that slice `part` of a K tile has."""
         return min(self.stage_blocks, self.chunks - part * self.stage_blocks)
 
     def k_slice_steps(self, part: int) -> int:
-        """16-wide steps over the head dimension in slice `part` of a K tile."""
-        per_slice = self.stage_blocks * CHUNK // 16
+        """`k_width`-wide steps over the head dimension in slice `part` of a K tile."""
+        per_slice = self.stage_blocks * self.chunk // self.k_width
         return min(per_slice, self.k_steps - part * per_slice)
 
     @property
     def v_keys(self) -> int:
         """Keys of one slice of a V tile, which has all of the CTA's columns."""
-        return self.stage_bytes // (2 * self.width_v)
+        return self.stage_bytes // (self.element_bytes * self.width_v)
 
     @property
     def v_slices(self) -> int:
@@ -288,8 +333,8 @@ class KernelConfig(ForwardContract):
 
     @property
     def out_buffers(self) -> int:
-        """64-column blocks of finished rows per sub-tile on their way out."""
-        return self.shape.out_buffers
+        """Column blocks of finished rows per sub-tile on their way out."""
+        return min(self.shape.out_buffers, self.out_blocks)
 
     @property
     def q_bytes(self) -> int:

@@ -5,7 +5,7 @@ a row of its warp changed its reference, multiplies what O holds. At the end of 
 it normalises O, rounds it into shared memory for the epilogue warps and stores the
 log-sum-exp.
 
-A block of 64 columns is staged at a time, in one of few buffers, so that the staging
+A column block is staged at a time, in one of few buffers, so that the staging
 takes the same room whatever the head dimension.
 
 The first tile of a unit finds no O yet. The warpgroup uses that time to clear the rows
@@ -17,10 +17,14 @@ run from the right, so that only the first one has such rows.
 import cutlass
 from cutlass import Float32, Int32, Int64, Uint32, cute
 
-from sidestream.kernels.common.config import CHUNK
-from sidestream.kernels.common.element import element_type
+from sidestream.kernels.common.element import output_type
+from sidestream.kernels.common.factors import (
+    largest_magnitude,
+    raise_amax,
+    read_factor,
+)
 from sidestream.kernels.common.normalise import finish_row, store_lse
-from sidestream.kernels.common.swizzle import UNIT, unit_pointer
+from sidestream.kernels.common.swizzle import UNITS, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import tensor_memory as tmem
 from sidestream.kernels.sm100 import unit as record
@@ -40,15 +44,15 @@ def clear_rows(
     """Zero the rows of a slice of V from `first` on; whole rows, so swizzled or not."""
     zeros = cute.make_rmem_tensor(4, Uint32)
     zeros.fill(0)
-    per_row = CHUNK // UNIT
-    rows = GROUP // per_row
+    width = config.chunk // UNITS
+    rows = GROUP // UNITS
     for block in cutlass.range_constexpr(config.chunks_v):
         for step in cutlass.range_constexpr(config.v_keys // rows):
-            row = step * rows + thread // per_row
+            row = step * rows + thread // UNITS
             if row >= first:
-                offset = (block * config.v_keys + row) * CHUNK
-                offset = offset + (thread % per_row) * UNIT
-                target = tile + cute.assume(offset, divby=UNIT)
+                offset = (block * config.v_keys + row) * config.chunk
+                offset = offset + (thread % UNITS) * width
+                target = tile + cute.assume(offset, divby=width)
                 cute.autovec_copy(
                     zeros,
                     cute.make_tensor(
@@ -75,7 +79,7 @@ def clear_tail(
         below = first - part * config.v_keys
         if below < config.v_keys:
             stage, _ = bar.stage_and_parity(count + part, config.stages)
-            elements = config.stage_bytes // 2
+            elements = config.stage_bytes // config.element_bytes
             tile = smem_kv + cute.assume(stage * elements, divby=elements)
             clear_rows(config, tile, below, thread)
     cute.arch.fence_proxy("async.shared", space="cta")
@@ -112,13 +116,15 @@ def stage_row(
     values: cute.Tensor,
 ) -> None:
     """Round 32 columns of a row and put them into the swizzled output tile."""
-    rounded = cute.make_rmem_tensor(LOAD, element_type(config))
-    rounded.store(values.load().to(element_type(config)))
+    width = config.out_chunk // UNITS
+    rounded = cute.make_rmem_tensor(LOAD, output_type(config))
+    rounded.store(values.load().to(output_type(config)))
     packed = cute.make_tensor(
-        cute.recast_ptr(rounded.iterator, dtype=Uint32), cute.make_layout(LOAD // 2)
+        cute.recast_ptr(rounded.iterator, dtype=Uint32),
+        cute.make_layout(LOAD * config.out_bytes // 4),
     )
-    for unit in cutlass.range_constexpr(LOAD // UNIT):
-        target = unit_pointer(tile, config.tile_m, row, Int32(column // UNIT + unit))
+    for unit in cutlass.range_constexpr(LOAD // width):
+        target = unit_pointer(tile, config.tile_m, row, Int32(column // width + unit))
         cute.autovec_copy(
             cute.make_tensor(packed.iterator + 4 * unit, cute.make_layout(4)),
             cute.make_tensor(
@@ -138,39 +144,45 @@ def stage_output(
     thread: Int32,
     factor: Float32,
     visits: Int32,
+    peak: cute.Tensor,
 ) -> None:
     """Normalise the thread's row of O and hand it to the epilogue; zeros without tiles.
 
     As many blocks go together as there are buffers; `outputs` counts what each of them
-    has held.
+    has held, and `peak` takes the largest magnitude of the row before the factor.
 
     A register that a load gives may be used without a wait (PTX ISA, "Register
     dependencies, same thread"). The wait is for the next unit's write of O; it comes
     once before blocks are handed over, so that no arrival leaves a load behind.
     """
     values = cute.make_rmem_tensor(LOAD, Float32)
-    together = min(config.out_buffers, config.chunks_v)
+    together = config.out_buffers
     first = sub * config.out_buffers
-    for group in cutlass.range_constexpr(config.chunks_v // together):
+    for group in cutlass.range_constexpr(config.out_blocks // together):
         for place in cutlass.range_constexpr(together):
             buffer = first + place
             bar.wait_empty(barriers + (bar.DRAINED + buffer), outputs[buffer])
-            column = tmem.O_COLUMN[sub] + (group * together + place) * CHUNK
-            for part in cutlass.range_constexpr(CHUNK // LOAD):
+            column = tmem.O_COLUMN[sub] + (group * together + place) * config.out_chunk
+            for part in cutlass.range_constexpr(config.out_chunk // LOAD):
                 values.fill(0.0)
-                last = place == together - 1 and part == CHUNK // LOAD - 1
+                at_end = part == config.out_chunk // LOAD - 1
+                last = place == together - 1 and at_end
                 if visits > 0:
                     start = Int32(column + part * LOAD)
                     tmem.load_row(base, start, thread, LOAD, values)
                     if cutlass.const_expr(last):
                         tmem.wait_loads()
                     for j in cutlass.range_constexpr(0, LOAD, 2):
+                        if cutlass.const_expr(config.narrow):
+                            peak[0] = largest_magnitude(
+                                peak[0], values[j], values[j + 1]
+                            )
                         values[j], values[j + 1] = cute.arch.mul_packed_f32x2(
                             (values[j], values[j + 1]), (factor, factor)
                         )
                 stage_row(
                     config,
-                    smem_out + buffer * (BLOCK_BYTES // 2),
+                    smem_out + buffer * (BLOCK_BYTES // config.out_bytes),
                     thread,
                     part * LOAD,
                     values,
@@ -239,6 +251,9 @@ def run_correction(
     heads_q: Int32,
     lse_head_stride: Int64,
     rank: Int32,
+    descale_v: cute.Pointer | None,
+    scale_out: cute.Pointer | None,
+    amax: cute.Pointer | None,
 ) -> None:
     """Correct and finish units until the dead record comes."""
     thread = cute.arch.thread_idx()[0] % GROUP
@@ -251,6 +266,13 @@ def run_correction(
     tiles.fill(0)
     products.fill(0)
     outputs.fill(0)
+    peak = cute.make_rmem_tensor(1, Float32)
+    of_values = Float32(1.0)
+    of_output = Float32(1.0)
+    if cutlass.const_expr(config.narrow):
+        of_values = read_factor(descale_v)
+    if cutlass.const_expr(config.narrow_output):
+        of_output = read_factor(scale_out)
     tails = Int32(0)
     count = Int32(0)
     turn = Int32(0)
@@ -290,6 +312,12 @@ def run_correction(
                     products[sub] = products[sub] + 1
                     tmem.fence_after()
                 factor, row_lse = finish_row(config, top, total, sink)
+                if cutlass.const_expr(config.narrow):
+                    factor = factor * of_values
+                scaled = factor
+                if cutlass.const_expr(config.narrow_output):
+                    scaled = factor * of_output
+                peak.fill(0.0)
                 stage_output(
                     config,
                     sub,
@@ -298,9 +326,17 @@ def run_correction(
                     smem_out,
                     outputs,
                     thread,
-                    factor,
+                    scaled,
                     visits,
+                    peak,
                 )
+                if cutlass.const_expr(config.narrow):
+                    # Of the output before it is scaled and rounded; rounding keeps the
+                    # order, so that the largest one is found before the product.
+                    magnitude = peak[0] * cute.math.absf(factor)
+                    if row >= len_q:
+                        magnitude = Float32(0.0)
+                    raise_amax(amax, magnitude)
                 if cutlass.const_expr(config.lse != "none"):
                     # Rows that a pair shares are told of by one of the two.
                     mine = row < len_q

@@ -1,4 +1,4 @@
-"""An epilogue warp: stores finished rows to global memory, 64 columns at a time.
+"""An epilogue warp: stores finished rows to global memory, a column block at a time.
 
 With two sub-tiles each warp has one; a single sub-tile is shared by both, which take
 its blocks in turn. Rows at or past the sequence's end belong to another sequence, or to
@@ -8,8 +8,7 @@ nobody; they are staged, but never stored.
 import cutlass
 from cutlass import Int32, Int64, Uint32, cute
 
-from sidestream.kernels.common.config import CHUNK
-from sidestream.kernels.common.swizzle import UNIT, unit_pointer
+from sidestream.kernels.common.swizzle import UNITS, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import unit as record
 from sidestream.kernels.sm100.config import BLOCK_BYTES, WARP, KernelConfig
@@ -30,18 +29,18 @@ def store_rows(
     `out` is the head's column 0 of token 0, `first_token` the token of row 0, `column`
     that of the block's first; columns from the head dimension on are left out.
     """
-    units = CHUNK // UNIT
+    width = config.out_chunk // UNITS
     lane = cute.arch.lane_idx()
-    unit = lane % units
+    unit = lane % UNITS
     vector = cute.make_rmem_tensor(4, Uint32)
-    per_step = WARP // units
-    if column + unit * UNIT < config.head_dim_v:
+    per_step = WARP // UNITS
+    if column + unit * width < config.head_dim_v:
         for step in cutlass.range((live_rows + (per_step - 1)) // per_step, unroll=4):
-            row = step * per_step + lane // units
+            row = step * per_step + lane // UNITS
             if row < live_rows:
                 source = unit_pointer(tile, config.tile_m, row, unit)
-                offset = (first_token + row) * token_stride + column + unit * UNIT
-                target = out + cute.assume(offset, divby=UNIT)
+                offset = (first_token + row) * token_stride + column + unit * width
+                target = out + cute.assume(offset, divby=width)
                 cute.autovec_copy(
                     cute.make_tensor(
                         cute.recast_ptr(source, dtype=Uint32), cute.make_layout(4)
@@ -85,23 +84,27 @@ def run_epilogue(
         row = facts[record.ROW0] + sub * config.tile_m
         live_rows = cutlass.min(facts[record.LEN_Q] - row, Int32(config.tile_m))
         if live_rows > 0:
-            for block in cutlass.range_constexpr(config.chunks_v):
+            for block in cutlass.range_constexpr(config.out_blocks):
                 buffer = block % buffers
                 mine = cutlass.Boolean(True)  # noqa: FBT003 - a literal of the DSL
                 if cutlass.const_expr(config.sub_tiles == 1):
                     mine = number == buffer
                 if mine:
                     place = sub * buffers + buffer
-                    offset = place * (BLOCK_BYTES // 2)
+                    elements = BLOCK_BYTES // config.out_bytes
+                    offset = place * elements
                     bar.wait_full(barriers + (bar.STAGED + place), counts[buffer])
                     store_rows(
                         config,
-                        smem_out + cute.assume(offset, divby=BLOCK_BYTES // 2),
+                        smem_out + cute.assume(offset, divby=elements),
                         out
-                        + cute.assume(facts[record.HEAD] * out_head_stride, divby=UNIT),
+                        + cute.assume(
+                            facts[record.HEAD] * out_head_stride,
+                            divby=config.out_chunk // UNITS,
+                        ),
                         Int64(facts[record.Q_START]) + row,
                         live_rows,
-                        column0 + block * CHUNK,
+                        column0 + block * config.out_chunk,
                         out_token_stride,
                     )
                     bar.arrive_warp(barriers + (bar.DRAINED + place))

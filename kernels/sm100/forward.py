@@ -15,7 +15,7 @@ neighbour in the cluster on others that need the same keys, or on other columns 
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
-from sidestream.kernels.common.element import element_type
+from sidestream.kernels.common.element import element_type, output_type
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import config as facts
 from sidestream.kernels.sm100 import tensor_memory as tmem
@@ -65,6 +65,11 @@ def forward(
     out_token_stride: Int64,
     out_head_stride: Int64,
     lse_head_stride: Int64,
+    descale_q: cute.Pointer | None,
+    descale_k: cute.Pointer | None,
+    descale_v: cute.Pointer | None,
+    scale_out: cute.Pointer | None,
+    amax: cute.Pointer | None,
 ) -> None:
     """Softmax(scale Q K^T + mask) V for every unit of the work list."""
     thread, _, _ = cute.arch.thread_idx()
@@ -80,7 +85,9 @@ def forward(
     smem_v = cute.make_tensor(smem_k.iterator, layout_v.outer)
     out_blocks = config.sub_tiles * config.out_buffers
     smem_out = smem.allocate_array(
-        dtype, out_blocks * facts.BLOCK_BYTES // 2, byte_alignment=128
+        output_type(config),
+        out_blocks * facts.BLOCK_BYTES // config.out_bytes,
+        byte_alignment=128,
     )
     messages = smem.allocate_tensor(
         Float32,
@@ -130,6 +137,8 @@ def forward(
             left,
             right,
             scale_log2,
+            descale_q,
+            descale_k,
         )
     elif warp < config.matmul_warp:
         cute.arch.setmaxregister_decrease(correction_registers)
@@ -146,6 +155,9 @@ def forward(
             heads_q,
             lse_head_stride,
             rank,
+            descale_v,
+            scale_out,
+            amax,
         )
     else:
         cute.arch.setmaxregister_decrease(other_registers)

@@ -15,7 +15,6 @@ from cutlass import Float32, Int32, cute
 from cutlass.cute.nvgpu import OperandMajorMode, tcgen05
 from cutlass.utils import blackwell_helpers
 
-from sidestream.kernels.common.config import CHUNK
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import tensor_memory as tmem
@@ -76,14 +75,14 @@ def multiply_scores(
     queries: cute.Tensor,
     keys: cute.Tensor,
 ) -> None:
-    """S = Q K^T for one sub-tile and slice `part` of a tile, 16 columns at a time.
+    """S = Q K^T for one sub-tile and slice `part` of a tile, `k_width` at a time.
 
     With a negative scale Q enters negated: the softmax then works with the scale's
     magnitude, so that a larger score always means a larger weight.
     """
     mma = score_mma(config)
     mma.set(tcgen05.Field.NEGATE_A, config.negative_scale)
-    first = part * (config.stage_blocks * CHUNK // 16)
+    first = part * (config.stage_blocks * config.chunk // config.k_width)
     for k in cutlass.range_constexpr(config.k_slice_steps(part)):
         mma.set(tcgen05.Field.ACCUMULATE, first + k > 0)
         cute.gemm(
@@ -105,8 +104,9 @@ def multiply_values(
     The first slice gives O = P V unless `accumulate`.
     """
     mma = value_mma(config)
-    first = part * (config.v_keys // 16)
-    for k in cutlass.range_constexpr(config.v_keys // 16):
+    steps = config.v_keys // config.k_width
+    first = part * steps
+    for k in cutlass.range_constexpr(steps):
         step = first + k
         mma.set(tcgen05.Field.ACCUMULATE, accumulate if step == 0 else step > 0)
         cute.gemm(mma, output, weights[None, None, step], values[None, None, k], output)
@@ -138,7 +138,7 @@ def run_matmul(
     scores = score_mma(config)
     values = value_mma(config)
     whole_q = (config.tile_m, config.tile_n, config.width)
-    slice_k = (config.tile_m, config.tile_n, config.stage_blocks * CHUNK)
+    slice_k = (config.tile_m, config.tile_n, config.stage_blocks * config.chunk)
     slice_v = (config.tile_m, config.width_v, config.v_keys)
     whole_p = (config.tile_m, config.width_v, config.tile_n)
     layout_q = blackwell_helpers.make_smem_layout_a(scores, whole_q, dtype, subs)
@@ -201,7 +201,9 @@ def run_matmul(
                         tiles[sub] = tiles[sub] + 1
                     output = cute.make_tensor(base + tmem.O_COLUMN[sub], layout_o)
                     left_factor = cute.make_tensor(
-                        weights.iterator + 2 * tmem.SLOT_COLUMNS * slot, weights.layout
+                        weights.iterator
+                        + 4 // config.element_bytes * tmem.SLOT_COLUMNS * slot,
+                        weights.layout,
                     )
                     for part in cutlass.range_constexpr(config.v_slices):
                         stage = (count_v + part) % stages

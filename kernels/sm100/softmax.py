@@ -5,10 +5,14 @@ tile needs it, writes unnormalised weights over them and tells the correction wa
 how much earlier sums have to shrink.
 
 The reference `top` of the exponentials (log2 units, rounded after the product with the
-scale) follows the running maximum only once that has grown by more than
-`RESCALE_THRESHOLD`: until then weights reach at most 2^8, which float16 holds with
-room, the factor is exactly 1 and nobody touches the output. The result is the same
-softmax, since the reference cancels in the quotient.
+scale) follows the running maximum only once that has grown by more than `config.lag`:
+until then weights reach at most 2^8, which float16 holds with room, the factor is
+exactly 1 and nobody touches the output. The result is the same softmax, since the
+reference cancels in the quotient.
+
+Weights of one byte are all 2^`config.bias` as large, so that small ones are not lost.
+The reference that is told at the end is lower by as much, and so the sum, O, the
+log-sum-exp and a sink agree as ever.
 """
 
 import cutlass
@@ -17,14 +21,12 @@ from cutlass._mlir.dialects import nvvm
 
 from sidestream.kernels.common.bounds import row_limits
 from sidestream.kernels.common.element import element_type
+from sidestream.kernels.common.factors import read_factor
 from sidestream.kernels.common.normalise import finite_or_zero
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import tensor_memory as tmem
 from sidestream.kernels.sm100 import unit as record
 from sidestream.kernels.sm100.config import GROUP, KernelConfig
-
-RESCALE_THRESHOLD = 8.0
-"""Growth of the maximum, in log2 units, that the reference may lag behind."""
 
 LOAD = 32
 """Columns of one load or store of tensor memory."""
@@ -128,8 +130,9 @@ def walk_tiles(
     n = config.tile_n
     scores = cute.make_rmem_tensor(n, Float32)
     weights = cute.make_rmem_tensor(n, element_type(config))
+    cells = n * config.element_bytes // 4
     words = cute.make_tensor(
-        cute.recast_ptr(weights.iterator, dtype=Float32), cute.make_layout(n // 2)
+        cute.recast_ptr(weights.iterator, dtype=Float32), cute.make_layout(cells)
     )
     for step in cutlass.range(end - begin, unroll=1):
         key0 = (end - 1 - step) * n
@@ -152,7 +155,7 @@ def walk_tiles(
         before = state[0]
         after = cute.arch.fmax(before, row_peak(config, scores) * scale_log2)
         # Both may be -inf: their difference is NaN, and the comparison false.
-        top = cutlass.select_(after - before <= RESCALE_THRESHOLD, before, after)
+        top = cutlass.select_(after - before <= config.lag, before, after)
         reference = finite_or_zero(top)
         alpha = cute.math.exp2(before - reference, fastmath=True)
         # With two sub-tiles it is the last message of a unit that may not have been
@@ -163,9 +166,11 @@ def walk_tiles(
         message[0] = alpha
         cute.arch.mbarrier_arrive(barriers + (bar.STATS_FULL + sub))
 
+        if cutlass.const_expr(config.narrow):
+            reference = reference - config.bias
         fresh = weigh_row(config, scores, reference, scale_log2)
         weights.store(scores.load().to(element_type(config)))
-        for part in cutlass.range_constexpr(n // 2 // LOAD):
+        for part in cutlass.range_constexpr(cells // LOAD):
             tmem.store_row(
                 base,
                 column + part * LOAD,
@@ -193,6 +198,8 @@ def run_softmax(
     left: Int32,
     right: Int32,
     scale_log2: Float32,
+    descale_q: cute.Pointer | None,
+    descale_k: cute.Pointer | None,
 ) -> None:
     """Weigh the scores of sub-tile `sub` until the dead record comes."""
     thread = cute.arch.thread_idx()[0] % GROUP
@@ -201,6 +208,8 @@ def run_softmax(
     counts = cute.make_rmem_tensor(2, Int32)
     facts = cute.make_rmem_tensor(record.WORDS, Int32)
     counts.fill(0)
+    if cutlass.const_expr(config.narrow):
+        scale_log2 = scale_log2 * (read_factor(descale_q) * read_factor(descale_k))
     turn = Int32(0)
     record.read_unit(barriers, records, turn, facts)
     while facts[record.LIVE] != 0:
@@ -239,6 +248,8 @@ def run_softmax(
                 )
             bar.wait_empty(barriers + (bar.STATS_EMPTY + sub), counts[1])
             message[0] = state[0]
+            if cutlass.const_expr(config.narrow):
+                message[0] = state[0] - config.bias
             message[1] = state[1]
             cute.arch.mbarrier_arrive(barriers + (bar.STATS_FULL + sub))
             counts[1] = counts[1] + 1

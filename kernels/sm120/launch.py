@@ -29,6 +29,11 @@ def sidestream_sm120(
     lengths_q: cute.Pointer,
     lengths_kv: cute.Pointer,
     workspace: cute.Pointer,
+    descale_q: cute.Pointer | None,
+    descale_k: cute.Pointer | None,
+    descale_v: cute.Pointer | None,
+    scale_out: cute.Pointer | None,
+    amax: cute.Pointer | None,
     batch: Int32,
     heads_q: Int32,
     heads_kv: Int32,
@@ -64,6 +69,7 @@ def sidestream_sm120(
         heads_q,
         tokens_q,
         tokens_kv,
+        amax,
     ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
 
     layout_q = tile_layout(config, config.tile_m, (config.chunks,))
@@ -120,7 +126,7 @@ def compile_forward(config: KernelConfig, arch: str, *options: Any) -> Any:
     The placeholder values fix nothing: pointers carry type and alignment, all scalars
     are runtime arguments. `options` are further options of `cute.compile`.
     """
-    fake = pointers(config, (128,) * 9)
+    fake = pointers(config, (128,) * 14)
     scalars = [Int32(1)] * 7 + [Float32(1.0)] + [Int64(8)] * 9 + [Int32(1)]
     compiler = cute.compile[(cute.GPUArch(arch), *options)]
     return compiler(sidestream_sm120, config, *fake, *scalars, cuda.CUstream(0))

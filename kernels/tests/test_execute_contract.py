@@ -62,7 +62,7 @@ def arguments(spec=SPEC, tokens_q=10, tokens_kv=12):
 
 
 def scalars(launch):
-    return dict(zip(SCALARS, (s.value for s in launch[9:27]), strict=True))
+    return dict(zip(SCALARS, (s.value for s in launch[14:32]), strict=True))
 
 
 def misaligned(tensor, by):
@@ -192,7 +192,7 @@ def test_the_launch_receives_addresses_extents_and_strides():
     assert (got["k_token"], got["k_head"]) == (128, 64)
     assert got["scale_log2"] == pytest.approx(0.125 * math.log2(math.e))
     assert got["ctas"] == 3 * target.config.ctas_per_sm == 6
-    assert int(launch[27]) == 7
+    assert int(launch[32]) == 7
 
 
 def test_the_grid_never_exceeds_the_tiles_that_could_exist():

@@ -11,6 +11,7 @@ from sidestream.kernels.sm120.launch import compile_forward
 
 WIDE = KernelConfig(
     dtype="bfloat16",
+    out_dtype="bfloat16",
     head_dim=128,
     head_dim_v=128,
     tile_m=128,
@@ -25,6 +26,7 @@ WIDE = KernelConfig(
 )
 NARROW = KernelConfig(
     dtype="float16",
+    out_dtype="float16",
     head_dim=40,
     head_dim_v=40,
     tile_m=16,

@@ -20,6 +20,7 @@ from sidestream.kernels.sm100.launch import compile_forward
 
 WIDE = KernelConfig(
     dtype="bfloat16",
+    out_dtype="bfloat16",
     head_dim=128,
     head_dim_v=128,
     anchor="bottom_right",
@@ -33,6 +34,7 @@ WIDE = KernelConfig(
 )
 NARROW = KernelConfig(
     dtype="float16",
+    out_dtype="float16",
     head_dim=40,
     head_dim_v=40,
     anchor="top_left",

@@ -43,6 +43,7 @@ def probe(
 def compiled(anchor, has_left, has_right):
     config = KernelConfig(
         dtype="float16",
+        out_dtype="float16",
         head_dim=64,
         head_dim_v=64,
         anchor=anchor,
