@@ -187,6 +187,7 @@ def test_the_launch_receives_addresses_extents_and_strides():
     assert [int(p._pointer) for p in launch[:9]] == [
         call[name].data_ptr() for name in POINTERS
     ]
+    assert set(launch[9:14]) == {None}
     assert (got["tokens_q"], got["tokens_kv"]) == (10, 12)
     assert (got["q_token"], got["q_head"]) == (9 * 72, 2 * 72)
     assert (got["k_token"], got["k_head"]) == (128, 64)
