@@ -1,8 +1,12 @@
-"""Races: every two conflicting accesses of a call's launches are ordered."""
+"""Races: every two conflicting accesses of a call are ordered.
+
+On the virtual GPU those inside its launches, on a card those of its operations.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sidestream.harness.checks.observation import Execution
 from sidestream.harness.checks.outcome import CheckOutcome, judged, not_asked, not_run
@@ -41,4 +45,27 @@ def check(runs: Sequence[Execution], *, asked: bool) -> CheckOutcome:
         found,
         f"{number} launches watched{under}: every conflict is ordered "
         f"({runs[0].profile})",
+    )
+
+
+def between(
+    findings: Sequence[Finding],
+    *,
+    unknown: Sequence[str],
+    seen: str,
+    kernel: str,
+) -> CheckOutcome:
+    """Judge the operations of a call on a card: copies, operators and launches.
+
+    Args:
+        findings: Pairs that nothing orders, both of which touch the same bytes.
+        unknown: Pairs that nothing orders of which it is not known.
+        seen: What was looked at.
+        kernel: For the findings.
+    """
+    if unknown and not findings:
+        return not_run(NAME, unknown[0])
+    told = [replace(f, kernel=f.kernel or kernel) for f in findings]
+    return judged(
+        NAME, told, f"{seen}: every conflict is ordered; inside launches: --device vgpu"
     )

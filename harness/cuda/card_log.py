@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from sidestream.harness.cuda.card_order import CardOrder
 from sidestream.harness.cuda.driver_audit import DriverAudit, DriverCall
 from sidestream.harness.cuda.host_sync import HostLog
 from sidestream.harness.errors import UnsupportedError
@@ -43,12 +44,15 @@ class CardLog(HostLog):
         audited: Whether every watched call had its driver calls told.
         unaudited: Why not, or "".
         driver_calls: How many calls of the driver were heard.
+        order: Takes note of the first watched call, or None.
     """
 
     virtual: bool = False
     unaudited: str = ""
     driver_calls: int = 0
+    order: CardOrder | None = None
     audit: Any = DriverAudit
+    _ordering: CardOrder | None = None
     _own: Counter[str] = field(default_factory=Counter)
     _thread: int = 0
     _card: ExitStack | None = None
@@ -67,6 +71,9 @@ class CardLog(HostLog):
         except UnsupportedError as error:
             self.unaudited = str(error)
         stack.enter_context(self._sync_warnings())
+        self._ordering, self.order = self.order, None
+        if self._ordering is not None:
+            stack.enter_context(self._ordering.watching())
         self._card = stack
         super().__enter__()
         return self
@@ -80,14 +87,19 @@ class CardLog(HostLog):
         super().__exit__(kind, error, trace)
         if self._card is not None:
             self._card.__exit__(kind, error, trace)
-            self._card = None
+            self._card = self._ordering = None
 
     def launched(self, launch: Launch) -> None:
         """Expect the driver to be asked for a launch of CuTe DSL."""
         self._own[launch.kernel] += 1
+        if self._ordering is not None:
+            with self.paused():
+                self._ordering.launched(launch)
 
     def _driver(self, call: DriverCall) -> None:
         self.driver_calls += not call.returning
+        if self._ordering is not None and threading.get_ident() == self._thread:
+            self._ordering.called(call)
         kind = call.kind
         if not kind or call.returning or self._paused:
             return

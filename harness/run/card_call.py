@@ -31,6 +31,7 @@ from sidestream.harness.launch import Launch
 from sidestream.harness.run.card_world import GUARD, GUARD_BYTE, CardWorld
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.virtual_call import OUTPUTS, VirtualCall
+from sidestream.harness.runtime import Span
 from sidestream.scenarios.case import CaseInputs
 
 CLOCK = 2e9
@@ -93,6 +94,15 @@ class CardCall(VirtualCall):
         """Return the workspace as bytes."""
         size = self.workspace_bytes
         return self._buffer("workspace", size)[GUARD : GUARD + size]
+
+    def lent(self) -> tuple[Span, ...]:
+        """Return the bytes on the card of everything that a call is lent."""
+        sizes = {name: home.size for name, home in self._own.items()}
+        sizes["workspace"] = self.workspace_bytes
+        return tuple(
+            Span(self._buffer(name, size).data_ptr() + GUARD, size)
+            for name, size in sizes.items()
+        )
 
     def _send(self, home: Allocation) -> None:
         guarded = np.full(home.size + 2 * GUARD, GUARD_BYTE, np.uint8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any, cast
 
@@ -9,13 +10,16 @@ from sidestream.harness.checks import cache, host_sync, races, replay, streams
 from sidestream.harness.checks.observation import rows_of
 from sidestream.harness.checks.outcome import PASSED, CheckOutcome, not_asked, not_run
 from sidestream.harness.cuda.card_log import CardLog
+from sidestream.harness.cuda.card_order import CardOrder
 from sidestream.harness.cuda.host_sync import NEEDS, RULES
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.drivers.protocol import Driver, PlansAhead, Prepared
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Finding, Site
+from sidestream.harness.run import card_races
 from sidestream.harness.run.card_call import CLOCK, CardCall
+from sidestream.harness.run.card_races import order_of
 from sidestream.harness.run.card_world import CardWorld, current_world
 from sidestream.harness.run.case import CaseOutcome, CaseRun
 from sidestream.harness.run.phases import Phases
@@ -23,15 +27,14 @@ from sidestream.harness.run.problem import other_totals, problem_of
 from sidestream.scenarios.case import CaseInputs, build
 from sidestream.scenarios.scenario import Scenario
 
-_NO_ACCESSES = "a card does not tell who accesses what: --device vgpu"
-
 
 class CardRun(CaseRun):
     """The steps of one case on the current card.
 
     A launch is not taken apart: reads of unwritten or foreign bytes show only in the
     results, and a schedule is whatever the card does when the call is repeated. What
-    lies between launches is shown by stalled streams and by captured calls.
+    lies between launches is shown by the order of the call's operations, by stalled
+    streams and by captured calls.
     """
 
     def run(self) -> CaseOutcome:
@@ -55,11 +58,12 @@ class CardRun(CaseRun):
             workspace_bytes=prepared.workspace_bytes,
             phases=self.phases,
         )
-        log = CardLog(table=world.table)
+        order = order_of(call, world)
+        log = CardLog(table=world.table, order=order)
         judged = self._execute(call, prepared, log, int(world.stream.cuda_stream))
         outcomes = [o for o in judged if o.name not in (streams.NAME, races.NAME)]
         outcomes = [self._audited(o, log) for o in outcomes]
-        outcomes.append(not_asked(races.NAME, _NO_ACCESSES))
+        outcomes.append(self._races(call, prepared, world, order, log))
         with self.phases.timed("check", "streams"):
             outcomes.append(self._streams(call, prepared, world))
         with self.phases.timed("check", "capture"):
@@ -77,6 +81,44 @@ class CardRun(CaseRun):
         with self.phases.timed("check", "parity"):
             parity, errors = self._parity(inputs, limits, why)
         return self._outcome([parity, *outcomes], errors, compiles=executed - start)
+
+    def _races(
+        self,
+        call: CardCall,
+        prepared: Prepared,
+        world: CardWorld,
+        first: CardOrder,
+        log: CardLog,
+    ) -> CheckOutcome:
+        """Judge the order of a call's operations."""
+        if not self.settings.races:
+            return not_asked(races.NAME, "switched off by --no-races")
+        if not self.runs[0].finished:
+            return not_run(races.NAME, "the call was not finished")
+
+        def options() -> Options:
+            left = max(0.001, self.until - time.monotonic())
+            return Options(budget=self.settings.budget, deadline=left)
+
+        def again() -> CardOrder:
+            order = order_of(call, world, options)
+            call.execute(
+                prepared,
+                label="accesses looked at",
+                pattern=self.scenario.scratch,
+                options=options,
+                log=CardLog(table=world.table, order=order),
+            )
+            return order
+
+        with self.phases.timed("check", "races"):
+            return card_races.check(
+                first,
+                again,
+                heard=log.audited,
+                unheard=log.unaudited,
+                kernel=self.settings.kernel,
+            )
 
     def _audited(self, outcome: CheckOutcome, log: CardLog) -> CheckOutcome:
         """Let host-sync pass only if the driver was heard."""

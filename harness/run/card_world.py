@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.dsl.on_card import OnCard, watch_dsl
@@ -16,6 +19,10 @@ T = TypeVar("T")
 GUARD = 4096
 """Bytes around every tensor of a call; a multiple of every alignment asked for."""
 GUARD_BYTE = 0xC7
+MOST_BYTES = 1 << 30
+"""Memory of a card that is copied for the virtual run of one launch."""
+_NON_BLOCKING = 1
+"""`CU_STREAM_NON_BLOCKING`."""
 
 
 def card_arch() -> str | None:
@@ -91,10 +98,59 @@ class CardWorld:
 
         return replay, result
 
+    def current_handle(self) -> int:
+        """Return the handle of torch's current stream."""
+        return int(torch.cuda.current_stream(self.device).cuda_stream)
+
+    def blocking(self, handle: int) -> bool:
+        """Tell whether a stream and the default stream order each other.
+
+        Raises:
+            OSError: there is no driver to ask.
+        """
+        flags = ctypes.c_uint(_NON_BLOCKING)
+        stream = ctypes.c_void_p(handle)
+        ctypes.CDLL("libcuda.so.1").cuStreamGetFlags(stream, ctypes.byref(flags))
+        return not flags.value & _NON_BLOCKING
+
+    def memory(self) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        """Wait, then yield address and bytes of what torch has allocated on the card.
+
+        Raises:
+            MemoryError: it is more than one launch is worth.
+        """
+        self.wait()
+        asked: Any = torch.cuda.memory_snapshot
+        blocks = [
+            (int(block["address"]), int(block["size"]))
+            for segment in asked()
+            if segment["device"] == self.device.index
+            for block in segment["blocks"]
+            if block["state"] == "active_allocated"
+        ]
+        if sum(size for _, size in blocks) > MOST_BYTES:
+            raise MemoryError("too much memory is in use to be copied")
+        for address, size in blocks:
+            there = torch.as_tensor(_Raw(address, size), device=self.device)
+            yield address, there.cpu().numpy()
+
     def wait(self) -> None:
         """Wait for the device; raises what it has to complain about."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+class _Raw:
+    """Bytes on the card, for whoever reads the CUDA array interface."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "strides": None,
+            "version": 3,
+        }
 
 
 def current_world(*, side: bool) -> CardWorld:

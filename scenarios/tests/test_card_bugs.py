@@ -25,8 +25,8 @@ pytestmark = [
 SHOWN = {
     "key-holds-totals": {"cache"},
     "host-reads-lengths": {"host-sync", "capture"},
-    "launched-on-default-stream": {"stream"},
-    "prepared-on-current-stream": {"host-sync", "stream"},
+    "launched-on-default-stream": {"stream", "race"},
+    "prepared-on-current-stream": {"host-sync", "stream", "race"},
     "output-filled-first": {"host-sync"},
     "lengths-baked-at-capture": {"capture"},
 }
@@ -47,6 +47,9 @@ def test_a_seeded_host_bug_is_caught_on_the_card(bug):
     assert outcome.case.verdict is Verdict.FINDINGS
     assert bug.kinds & {finding.kind for finding in outcome.findings}
     assert all(finding.sites and finding.need for finding in outcome.findings)
+    edges = [f.need for f in outcome.findings if f.rule.id == "host.stream-order"]
+    assert bool(edges) == ("race" in SHOWN[bug.name]), edges
+    assert all(" to wait for stream " in edge for edge in edges)
 
 
 @pytest.mark.parametrize("name", sorted({bug.scenario for bug in SEEDED}))
