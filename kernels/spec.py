@@ -21,14 +21,11 @@ MAX_TOKENS = 1 << 29
 """Tokens of one packed side; keeps every int32 token index and mask bound exact."""
 
 LARGEST_HEAD_DIM: dict[str, int] = {
-    "sm_120a": 128,
+    "sm_120a": 256,
     "sm_100a": 512,
-    "sm_90a": 128,
+    "sm_90a": 256,
 }
 """Of queries and keys, and of values, by target."""
-
-UNEQUAL_HEAD_DIMS = ("sm_100a",)
-"""Targets whose values may have another head dimension than queries and keys."""
 
 _MULTIPROCESSORS: dict[str, int] = {
     "sm_120a": 188,
@@ -160,11 +157,6 @@ def _check_head_dims(spec: AttentionSpec) -> None:
                 f"{name} is {value}; on {spec.arch} it must be a multiple of 8 in "
                 f"[8, {largest}]"
             )
-    if spec.width_v != spec.head_dim and spec.arch not in UNEQUAL_HEAD_DIMS:
-        raise PlanError(
-            f"head_dim_v is {spec.width_v}; on {spec.arch} it must be head_dim, "
-            f"{spec.head_dim}"
-        )
 
 
 def _check_mask(spec: AttentionSpec) -> None:

@@ -73,6 +73,11 @@ class ForwardContract:
         return 32 // self.element_bytes
 
     @property
+    def chunks_v(self) -> int:
+        """64-column blocks that cover the head dimension of values and the output."""
+        return -(-self.head_dim_v // CHUNK)
+
+    @property
     def k_steps(self) -> int:
         """`k_width`-wide steps over the head dimension in Q K^T."""
         return -(-self.head_dim // self.k_width)

@@ -1,4 +1,9 @@
-"""Compile-time facts of one SM120 forward artifact and the sizes they imply."""
+"""Compile-time facts of one SM120 forward artifact and the sizes they imply.
+
+Every head dimension is served by the same code. A `Shape` says how the work is cut:
+how many keys a tile has and how many rows a warp owns. docs/kernels.md has the memory
+maps.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,41 @@ BAND = 16
 """Rows of one `mma.sync.m16n8k16`."""
 
 WARPS_PER_GROUP = 4
-CONSUMER_REGISTERS = 232
 LOADER_REGISTERS = 24
-"""What `setmaxnreg` leaves a thread of either warpgroup of a 128-row tile: together
-two CTAs then fit into the 65,536 registers of a multiprocessor."""
+"""What `setmaxnreg` leaves a thread of the loader's warpgroup of a 128-row tile."""
 
 SMEM_LIMIT = 101_376
 """Shared memory one CTA may use on compute capability 12.0 (99 KiB)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How a range of head dimensions is cut.
+
+    Attributes:
+        largest: Largest head dimension of queries and keys, and of values.
+        tile_n: Keys of one K/V tile.
+        bands: Bands of 16 query rows that a warp of a 128-row tile owns. With two,
+            every K and V fragment that `ldmatrix` brings serves two products; with
+            one, reading shared memory takes longer than the products do. A band's
+            output takes a register of each thread for every two columns.
+        ctas_per_sm: CTAs whose registers fit into the 65,536 of a multiprocessor.
+        registers: What `setmaxnreg` leaves a consumer thread of a 128-row tile; with
+            the loader's warpgroup as many as the CTA started with.
+    """
+
+    largest: tuple[int, int]
+    tile_n: int
+    bands: int
+    ctas_per_sm: int
+    registers: int
+
+
+SHAPES = (
+    Shape(largest=(192, 128), tile_n=64, bands=2, ctas_per_sm=2, registers=232),
+    Shape(largest=(256, 256), tile_n=32, bands=1, ctas_per_sm=1, registers=240),
+)
+"""By size; the first one that holds both head dimensions is used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,19 +69,31 @@ class KernelConfig(ForwardContract):
         return self.tile_m, heads_q
 
     @property
+    def shape(self) -> Shape:
+        """How the head dimensions are cut."""
+        dims = self.head_dim, self.head_dim_v
+        for shape in SHAPES:
+            if dims[0] <= shape.largest[0] and dims[1] <= shape.largest[1]:
+                return shape
+        raise ValueError(f"no shape holds the head dimensions {dims}")
+
+    @property
     def tile_n(self) -> int:
         """Keys of one K/V tile."""
-        return 64
+        return self.shape.tile_n
 
     @property
     def stages(self) -> int:
-        """Depth of the K ring and of the V ring; a power of two."""
-        return 2
+        """Depth of the K ring and of the V ring: two where they fit, else one.
+
+        With one, V of a tile arrives beside the scores, and K of the next beside P V.
+        """
+        return 2 if self.smem_of(2) <= SMEM_LIMIT else 1
 
     @property
     def d_tiles(self) -> int:
         """8-column accumulator tiles of the output."""
-        return self.head_dim // 8
+        return self.head_dim_v // 8
 
     @property
     def n_tiles(self) -> int:
@@ -59,11 +104,9 @@ class KernelConfig(ForwardContract):
     def bands(self) -> int:
         """Bands of 16 query rows that a consumer warp owns.
 
-        Two where there are rows enough: every K and V fragment that `ldmatrix` brings
-        then serves two products. With one, reading shared memory takes longer than the
-        products do.
+        As many as the shape allows where there are rows enough for it.
         """
-        return 2 if self.tile_m == 128 else 1
+        return self.shape.bands if self.tile_m == 128 else 1
 
     @property
     def rows_per_warp(self) -> int:
@@ -78,7 +121,7 @@ class KernelConfig(ForwardContract):
     @property
     def moves_registers(self) -> bool:
         """Whether the loader's warpgroup hands registers to the consumers'."""
-        return self.bands == 2
+        return self.tile_m == 128
 
     @property
     def threads(self) -> int:
@@ -93,7 +136,7 @@ class KernelConfig(ForwardContract):
     @property
     def ctas_per_sm(self) -> int:
         """CTAs that run together on a multiprocessor whose shared memory has room."""
-        return 2
+        return self.shape.ctas_per_sm
 
     @property
     def q_bytes(self) -> int:
@@ -101,11 +144,26 @@ class KernelConfig(ForwardContract):
         return self.tile_m * self.chunks * CHUNK * 2
 
     @property
-    def kv_bytes(self) -> int:
-        """Bytes of one K or V stage, zero-filled columns included."""
+    def row_chunks(self) -> int:
+        """64-column blocks that the Q tile has room for: of Q, and then of O."""
+        return max(self.chunks, self.chunks_v)
+
+    @property
+    def k_bytes(self) -> int:
+        """Bytes of one K stage, zero-filled columns included."""
         return self.tile_n * self.chunks * CHUNK * 2
+
+    @property
+    def v_bytes(self) -> int:
+        """Bytes of one V stage, zero-filled columns included."""
+        return self.tile_n * self.chunks_v * CHUNK * 2
+
+    def smem_of(self, stages: int) -> int:
+        """Upper bound of the shared memory with `stages`, barriers and record too."""
+        rows = self.tile_m * self.row_chunks * CHUNK * 2
+        return rows + stages * (self.k_bytes + self.v_bytes) + 256
 
     @property
     def smem_bytes(self) -> int:
         """Upper bound of the CTA's shared memory, barriers and record included."""
-        return self.q_bytes + 2 * self.stages * self.kv_bytes + 256
+        return self.smem_of(self.stages)

@@ -69,7 +69,7 @@ def store_rows(
     `first_token` the token of that row. Rows at or past `live_rows` belong to another
     sequence, or to nobody, and are not touched.
     """
-    units = config.head_dim // UNIT
+    units = config.head_dim_v // UNIT
     lane = opaque(cute.arch.lane_idx())
     live = cutlass.min(live_rows, Int32(config.rows_per_warp))
     for i in cutlass.range_constexpr(-(-config.rows_per_warp * units // WARP)):

@@ -11,11 +11,7 @@ from cutlass import Float32, Int32, Int64, cute
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.sm120 import record as unit_record
 from sidestream.kernels.sm120 import ring
-from sidestream.kernels.sm120.config import (
-    CONSUMER_REGISTERS,
-    LOADER_REGISTERS,
-    KernelConfig,
-)
+from sidestream.kernels.sm120.config import LOADER_REGISTERS, KernelConfig
 from sidestream.kernels.sm120.consumer import run_consumer
 from sidestream.kernels.sm120.loader import run_loader
 
@@ -34,7 +30,8 @@ def unswizzled(
 def forward(
     config: cutlass.Constexpr[KernelConfig],
     layout_q: cute.ComposedLayout,
-    layout_kv: cute.ComposedLayout,
+    layout_k: cute.ComposedLayout,
+    layout_v: cute.ComposedLayout,
     atom_q: cute.CopyAtom,
     tokens_q: cute.Tensor,
     atom_k: cute.CopyAtom,
@@ -63,10 +60,10 @@ def forward(
         dtype, layout_q.outer, byte_alignment=1024, swizzle=layout_q.inner
     )
     smem_k = smem.allocate_tensor(
-        dtype, layout_kv.outer, byte_alignment=1024, swizzle=layout_kv.inner
+        dtype, layout_k.outer, byte_alignment=1024, swizzle=layout_k.inner
     )
     smem_v = smem.allocate_tensor(
-        dtype, layout_kv.outer, byte_alignment=1024, swizzle=layout_kv.inner
+        dtype, layout_v.outer, byte_alignment=1024, swizzle=layout_v.inner
     )
     barriers = smem.allocate_array(
         Int64, ring.barrier_count(config.stages), byte_alignment=8
@@ -109,7 +106,7 @@ def forward(
             )
     else:
         if cutlass.const_expr(config.moves_registers):
-            cute.arch.setmaxregister_increase(CONSUMER_REGISTERS)
+            cute.arch.setmaxregister_increase(config.shape.registers)
         run_consumer(
             config,
             barriers,

@@ -72,8 +72,9 @@ def sidestream_sm120(
         amax,
     ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
 
-    layout_q = tile_layout(config, config.tile_m, (config.chunks,))
-    layout_kv = tile_layout(config, config.tile_n, (config.chunks, config.stages))
+    layout_q = tile_layout(config, config.tile_m, (config.row_chunks,))
+    layout_k = tile_layout(config, config.tile_n, (config.chunks, config.stages))
+    layout_v = tile_layout(config, config.tile_n, (config.chunks_v, config.stages))
     map_kv = cutlass.max(tokens_kv, Int32(1))
     global_q = token_tensor(
         q, tokens_q, config.head_dim, heads_q, q_token_stride, q_head_stride
@@ -82,15 +83,16 @@ def sidestream_sm120(
         k, map_kv, config.head_dim, heads_kv, k_token_stride, k_head_stride
     )
     global_v = token_tensor(
-        v, map_kv, config.head_dim, heads_kv, v_token_stride, v_head_stride
+        v, map_kv, config.head_dim_v, heads_kv, v_token_stride, v_head_stride
     )
     atom_q, tma_q = tma_load(global_q, layout_q, config.tile_m)
-    atom_k, tma_k = tma_load(global_k, layout_kv, config.tile_n)
-    atom_v, tma_v = tma_load(global_v, layout_kv, config.tile_n)
+    atom_k, tma_k = tma_load(global_k, layout_k, config.tile_n)
+    atom_v, tma_v = tma_load(global_v, layout_v, config.tile_n)
     forward(
         config,
         layout_q,
-        layout_kv,
+        layout_k,
+        layout_v,
         atom_q,
         tma_q,
         atom_k,

@@ -5,6 +5,7 @@ from cutlass import Int32, cute
 
 from sidestream.kernels.common import worklist
 from sidestream.kernels.common.bounds import tile_range
+from sidestream.kernels.common.config import CHUNK
 from sidestream.kernels.common.tokens import tma_views
 from sidestream.kernels.sm120 import record as unit_record
 from sidestream.kernels.sm120 import ring
@@ -17,13 +18,14 @@ def load_stage(
     atom: cute.CopyAtom,
     shared: cute.Tensor,
     tokens: cute.Tensor,
+    chunks: cutlass.Constexpr[int],
     tile: Int32,
     stage: Int32,
     parity: Int32,
     full: cute.Pointer,
     empty: cute.Pointer,
 ) -> None:
-    """Load one K or V tile once its stage is free.
+    """Load one K or V tile of `chunks` column blocks once its stage is free.
 
     The consumers read the stage through the generic proxy and the copy writes it
     through the async one, hence the fence; one here serves the reads of all warps.
@@ -33,8 +35,10 @@ def load_stage(
     # Relaxed: the thread has written nothing that a consumer reads behind this, and
     # the completion of the copy orders its bytes (PTX ISA, "mbarrier.arrive").
     with cute.arch.elect_one():
-        cute.arch.mbarrier_arrive_and_expect_tx(full, config.kv_bytes, relaxed=True)
-    for block in cutlass.range_constexpr(config.chunks):
+        cute.arch.mbarrier_arrive_and_expect_tx(
+            full, config.tile_n * chunks * CHUNK * 2, relaxed=True
+        )
+    for block in cutlass.range_constexpr(chunks):
         cute.copy(
             atom,
             tokens[None, tile, block],
@@ -64,6 +68,7 @@ def load_tile(
         atom_k,
         shared_k,
         tokens_k,
+        config.chunks,
         tile,
         stage,
         parity,
@@ -75,6 +80,7 @@ def load_tile(
         atom_v,
         shared_v,
         tokens_v,
+        config.chunks_v,
         tile,
         stage,
         parity,

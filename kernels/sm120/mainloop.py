@@ -189,7 +189,7 @@ def walk_tiles(
     """
     dtype = element_type(config)
     stages = config.stages
-    stage_elements = config.kv_bytes // 2
+    k_elements, v_elements = config.k_bytes // 2, config.v_bytes // 2
     bands = config.bands
     scores = cute.make_rmem_tensor((4 * config.n_tiles, bands), Float32)
     by_step = cute.make_tensor(
@@ -205,14 +205,15 @@ def walk_tiles(
     for step in cutlass.range(end - begin, unroll=1):
         key0 = (end - 1 - step) * config.tile_n
         stage, parity = ring.stage_and_parity(count, stages)
-        offset = cute.assume(stage * stage_elements, divby=stage_elements)
+        k_offset = cute.assume(stage * k_elements, divby=k_elements)
+        v_offset = cute.assume(stage * v_elements, divby=v_elements)
 
         cute.arch.mbarrier_wait(barriers + (ring.k_full(stages) + stage), parity)
         score_tile(
             config,
             smem_q,
             opaque(queries_start),
-            smem_k + offset,
+            smem_k + k_offset,
             opaque(keys_start),
             scores,
         )
@@ -246,7 +247,7 @@ def walk_tiles(
             value_step(
                 config,
                 weights,
-                smem_v + offset,
+                smem_v + v_offset,
                 values_start_here,
                 output,
                 k,

@@ -24,11 +24,11 @@ SPEC = AttentionSpec(
     [
         ({"dtype": "float32"}, "dtype is 'float32'"),
         ({"head_dim": 60}, "multiple of 8"),
-        ({"head_dim": 136}, "multiple of 8 in"),
+        ({"head_dim": 264}, r"multiple of 8 in \[8, 256\]"),
+        ({"head_dim_v": 264, "arch": "sm_90a"}, r"multiple of 8 in \[8, 256\]"),
         ({"head_dim": 0}, "multiple of 8 in"),
         ({"head_dim": 520, "arch": "sm_100a"}, r"in \[8, 512\]"),
         ({"head_dim_v": 132, "arch": "sm_100a"}, "head_dim_v is 132"),
-        ({"head_dim_v": 32}, "must be head_dim, 64"),
         ({"heads_kv": 3}, "not a multiple of heads_kv 3"),
         ({"heads_kv": 0}, "heads_kv is 0"),
         ({"batch": 0}, "batch is 0"),
