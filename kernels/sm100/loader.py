@@ -67,6 +67,41 @@ def claim_stage(
 
 
 @cute.jit
+def fill_stage(
+    atom: cute.CopyAtom,
+    shared: cute.Tensor,
+    tokens: cute.Tensor,
+    stage: Int32,
+    full: cute.Pointer,
+    share: Int32,
+    sharers: cutlass.Constexpr[int],
+    row: Int32,
+    column: Int32,
+    blocks: cutlass.Constexpr[int],
+    expected: Int32,
+    keys: Int32,
+    first: Int32,
+) -> None:
+    """Load this CTA's share of a slice for every sharer, unless it has no `keys` left.
+
+    It is box `row` of the tokens, from key `first` of the tile on, and `blocks` column
+    blocks from `column` on. The barrier waits for the `expected` bytes of all shares.
+    """
+    with cute.arch.elect_one():
+        bar.expect_bytes(full, expected)
+    if keys > first:
+        for block in cutlass.range_constexpr(blocks):
+            source = tokens[None, row, column + block]
+            target = shared[None, share, block, stage]
+            if cutlass.const_expr(sharers == 1):
+                cute.copy(atom, source, target, tma_bar_ptr=full)
+            else:
+                cute.copy(
+                    atom, source, target, tma_bar_ptr=full, mcast_mask=Int16(BOTH)
+                )
+
+
+@cute.jit
 def load_keys(
     config: cutlass.Constexpr[KernelConfig],
     atom: cute.CopyAtom,
@@ -80,8 +115,8 @@ def load_keys(
 ) -> None:
     """Load this CTA's half of a K tile, for both; `count` is its first slice.
 
-    The barriers hear of the other's half too. A half without any of the `keys` that
-    are left is not loaded: its scores are masked, whatever lies there.
+    A half without any of the `keys` that are left is not loaded: its scores are
+    masked, whatever lies there.
     """
     for part in cutlass.range_constexpr(config.k_slices):
         blocks = config.k_blocks(part)
@@ -89,19 +124,21 @@ def load_keys(
         expected = Int32(blocks * BLOCK_BYTES)
         if keys <= config.box:
             expected = Int32(blocks * BLOCK_BYTES // CLUSTER)
-        with cute.arch.elect_one():
-            bar.expect_bytes(full, expected)
-        if keys > rank * config.box:
-            for block in cutlass.range_constexpr(blocks):
-                cute.copy(
-                    atom,
-                    tokens[
-                        None, CLUSTER * tile + rank, part * config.stage_blocks + block
-                    ],
-                    shared[None, rank, block, stage],
-                    tma_bar_ptr=full,
-                    mcast_mask=Int16(BOTH),
-                )
+        fill_stage(
+            atom,
+            shared,
+            tokens,
+            stage,
+            full,
+            rank,
+            CLUSTER,
+            CLUSTER * tile + rank,
+            part * config.stage_blocks,
+            blocks,
+            expected,
+            keys,
+            rank * config.box,
+        )
 
 
 @cute.jit
@@ -131,23 +168,21 @@ def load_values(
         for other in cutlass.range_constexpr(config.v_sharers):
             if keys > part * config.v_keys + other * box:
                 expected = Int32((other + 1) * config.stage_bytes // config.v_sharers)
-        with cute.arch.elect_one():
-            bar.expect_bytes(full, expected)
-        if keys > part * config.v_keys + share * box:
-            row = (config.v_slices * tile + part) * config.v_sharers + share
-            for block in cutlass.range_constexpr(config.chunks_v):
-                source = tokens[None, row, column + block]
-                target = shared[None, share, block, stage]
-                if cutlass.const_expr(config.split_values):
-                    cute.copy(atom, source, target, tma_bar_ptr=full)
-                else:
-                    cute.copy(
-                        atom,
-                        source,
-                        target,
-                        tma_bar_ptr=full,
-                        mcast_mask=Int16(BOTH),
-                    )
+        fill_stage(
+            atom,
+            shared,
+            tokens,
+            stage,
+            full,
+            share,
+            config.v_sharers,
+            (config.v_slices * tile + part) * config.v_sharers + share,
+            column,
+            config.chunks_v,
+            expected,
+            keys,
+            part * config.v_keys + share * box,
+        )
 
 
 @cute.jit
