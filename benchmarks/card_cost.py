@@ -13,6 +13,7 @@ import json
 import pstats
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,11 @@ def show(rows: list[dict[str, Any]]) -> None:
         print(f"| {row['name']} | {bare:.1f} | {case:.1f} | {case / bare:.2f} |")
     bare, case = (sum(row[key] for row in rows) for key in ("bare", "case"))
     print(f"| all | {bare * 1e3:.0f} | {case * 1e3:.0f} | {case / bare:.2f} |")
+    phases: Counter[str] = Counter()
+    for row in rows:
+        phases.update(row["phases"])
+    told = ", ".join(f"{name} {s * 1e3:.0f}" for name, s in phases.most_common())
+    print(f"\nOf whole cases, one round, in ms: {told}")
 
 
 def everything() -> list[Scenario]:

@@ -36,7 +36,7 @@ from sidestream.scenarios.layout import (
 )
 from sidestream.scenarios.scenario import Scenario
 
-__all__ = ["CaseInputs", "Scenario", "build"]
+__all__ = ["CaseInputs", "Scenario", "build", "declared_lengths"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +159,7 @@ def build(scenario: Scenario, rng: np.random.Generator | None = None) -> CaseInp
             slack=scenario.lse_slack,
         )
         slabs["lse"] = np.full(size, LSE_SENTINEL, np.uint32).view(np.float32)
+    lengths_q, lengths_kv = declared_lengths(scenario)
     live = np.arange(scenario.capacity_q) < scenario.total_q
     owner = np.repeat(np.arange(scenario.batch), scenario.lengths_q)
     judged = live.copy()
@@ -171,12 +172,8 @@ def build(scenario: Scenario, rng: np.random.Generator | None = None) -> CaseInp
         v=views["v"],
         out=out,
         lse=lse,
-        lengths_q=_declare(
-            scenario.lengths_q, form=scenario.lengths_q_form, base=scenario.base_q
-        ),
-        lengths_kv=_declare(
-            scenario.lengths_kv, form=scenario.lengths_kv_form, base=scenario.base_kv
-        ),
+        lengths_q=lengths_q,
+        lengths_kv=lengths_kv,
         sinks=sinks,
         descales=tuple(np.array([f], np.float32) for f in scenario.descales)
         if scenario.descales is not None
@@ -188,6 +185,20 @@ def build(scenario: Scenario, rng: np.random.Generator | None = None) -> CaseInp
         data = numbers[name]
         inputs.array(view)[: data.shape[0]] = narrow.to_bits(data, target)
     return inputs
+
+
+def declared_lengths(
+    scenario: Scenario,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the length tensors of Q and of K and V, counts or prefix sums."""
+    return (
+        _declare(
+            scenario.lengths_q, form=scenario.lengths_q_form, base=scenario.base_q
+        ),
+        _declare(
+            scenario.lengths_kv, form=scenario.lengths_kv_form, base=scenario.base_kv
+        ),
+    )
 
 
 def _declare(counts: tuple[int, ...], *, form: str, base: int) -> NDArray[np.int32]:

@@ -7,6 +7,7 @@ not be is seen; what was read where it must not be is not.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,18 +22,20 @@ from numpy.typing import NDArray
 from sidestream.harness.checks.observation import Execution, LaunchSeen
 from sidestream.harness.cuda.card_log import CardLog
 from sidestream.harness.cuda.host_sync import HostLog
-from sidestream.harness.cuda.memory import Allocation, contiguous
+from sidestream.harness.cuda.memory import contiguous
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.drivers.protocol import Prepared, Results
 from sidestream.harness.errors import SidestreamError, UnsupportedError
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Incomplete
 from sidestream.harness.launch import Launch
-from sidestream.harness.run.card_world import GUARD, GUARD_BYTE, CardWorld
+from sidestream.harness.run.card_arena import SCRATCH, Arena
+from sidestream.harness.run.card_world import CardWorld
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.virtual_call import OUTPUTS, VirtualCall
 from sidestream.harness.runtime import Span
-from sidestream.scenarios.case import CaseInputs
+from sidestream.scenarios.case import CaseInputs, declared_lengths
+from sidestream.scenarios.scenario import Scenario
 
 CLOCK = 2e9
 """Cycles a second that no card passes: a stall takes at least as long."""
@@ -57,9 +60,8 @@ class CardCall(VirtualCall):
         phases: Phases,
     ) -> None:
         self._card = world
-        self._there: dict[str, torch.Tensor] = {}
+        self._arena: Arena | None = None
         self._broken: dict[str, int] = {}
-        self._taken = 0.0
         super().__init__(
             cast(VirtualCuda, world),  # the part of it that a call uses
             inputs,
@@ -67,13 +69,20 @@ class CardCall(VirtualCall):
             phases=phases,
         )
 
-    def _buffer(self, name: str, size: int) -> torch.Tensor:
-        """Return the device bytes of a tensor with its guards."""
-        if name not in self._there:
-            self._there[name] = torch.empty(
-                size + 2 * GUARD, dtype=torch.uint8, device=self._card.device
-            )
-        return self._there[name]
+    @property
+    def arena(self) -> Arena:
+        """The memory on the card, made when it is first asked for."""
+        if self._arena is None:
+            sizes = {name: home.size for name, home in self._own.items()}
+            sizes[SCRATCH] = self.workspace_bytes
+            self._arena = Arena(sizes, self._card.device)
+        return self._arena
+
+    def on(self, world: CardWorld) -> CardCall:
+        """Return calls on another stream, with the same memory."""
+        made = copy.copy(self)
+        made._card, made.world = world, cast(VirtualCuda, world)
+        return made
 
     def _tensor(
         self,
@@ -84,38 +93,21 @@ class CardCall(VirtualCall):
         *,
         offset: int = 0,
     ) -> torch.Tensor:
-        size = self._own[name].size
-        whole = self._buffer(name, size)[GUARD : GUARD + size].view(dtype)
+        part = self.arena.part(name)
+        whole = self.arena.there.view(dtype)
         steps = strides if strides is not None else contiguous(shape)
-        start = GUARD // dtype.itemsize + offset
+        start = part.start // dtype.itemsize + offset
         return whole.as_strided(tuple(shape), tuple(steps), start)
 
     def scratch(self) -> torch.Tensor:
         """Return the workspace as bytes."""
-        size = self.workspace_bytes
-        return self._buffer("workspace", size)[GUARD : GUARD + size]
+        return self.arena.there[self.arena.part(SCRATCH)]
 
     def lent(self) -> tuple[Span, ...]:
         """Return the bytes on the card of everything that a call is lent."""
-        sizes = {name: home.size for name, home in self._own.items()}
-        sizes["workspace"] = self.workspace_bytes
-        return tuple(
-            Span(self._buffer(name, size).data_ptr() + GUARD, size)
-            for name, size in sizes.items()
-        )
-
-    def _send(self, home: Allocation) -> None:
-        guarded = np.full(home.size + 2 * GUARD, GUARD_BYTE, np.uint8)
-        guarded[GUARD : GUARD + home.size] = home.data
-        self._buffer(home.name, home.size).copy_(torch.from_numpy(guarded))
-
-    def _fetch(self, home: Allocation) -> NDArray[np.uint8]:
-        back = self._buffer(home.name, home.size).cpu().numpy()
-        outside = np.flatnonzero(back != GUARD_BYTE) - GUARD
-        outside = outside[(outside < 0) | (outside >= home.size)]
-        if len(outside):
-            self._broken.setdefault(home.name, int(outside[0]))
-        return np.array(back[GUARD : GUARD + home.size])
+        first = self.arena.there.data_ptr()
+        parts = [self.arena.part(name) for name in (*self._own, SCRATCH)]
+        return tuple(Span(first + p.start, p.stop - p.start) for p in parts)
 
     def execute(
         self,
@@ -140,7 +132,8 @@ class CardCall(VirtualCall):
         """Send every tensor as a call finds it, and wait for that."""
         self.reset(pattern)
         for home in (*self._own.values(), self._workspace):
-            self._send(home)
+            self.arena.put(home.name, home.data)
+        self.arena.load()
         self._card.wait()
 
     def _guarded(
@@ -157,8 +150,7 @@ class CardCall(VirtualCall):
             error = f"{type(raised).__name__}: {raised}"
         except RuntimeError as raised:
             # What the card complains about comes when it is waited for.
-            first = str(raised).splitlines()[0]
-            error = f"{type(raised).__name__}: {first}"
+            error = _told(raised)
         return results, error, incomplete
 
     def _run(
@@ -184,39 +176,35 @@ class CardCall(VirtualCall):
                 stack.enter_context(log)
             return prepared.execute(self.tensors, self.scratch())
 
-    def execute_on_stalled(
+    def start_on_stalled(
         self, prepared: Prepared, *, label: str, pattern: str, stall: int
-    ) -> tuple[Execution, bool]:
+    ) -> Started:
         """Make a call on its own stream, which is stalled before its inputs arrive.
 
-        What the call puts elsewhere finds zeros. The second result says whether the
-        stream was done already when the call returned: the host has waited for it.
+        What the call puts elsewhere finds zeros.
         """
         self.load(pattern)
-        late = {name: there.clone() for name, there in self._there.items()}
-        for name in (*self._own, "workspace"):
-            self._there[name].zero_()
+        late = self.arena.there.clone()
+        self.arena.there.zero_()
         self._card.wait()
         stream = self._card.stream
         with self._card.on(stream):
             self._card.stall(stall)
-            for name, value in late.items():
-                self._there[name].copy_(value)
+            self.arena.there.copy_(late)
         launches: list[Launch] = []
 
         def call() -> Results:
             return self._run(prepared, launches)
 
-        seen, done = self._snapped(call, label, launches)
-        return seen, done
+        return self._snapped(call, label, launches)
 
-    def execute_beside_stalled(
+    def start_beside_stalled(
         self, prepared: Prepared, *, label: str, pattern: str, stall: int
-    ) -> tuple[Execution, float]:
+    ) -> Started:
         """Make a call on its own stream while another, stalled one is current.
 
         What the call puts on the current stream comes after its results were taken, if
-        the host is quick: the second result is the seconds that it needed.
+        the host is quick.
         """
         self.load(pattern)
         ambient = self._card.another_stream()
@@ -227,27 +215,34 @@ class CardCall(VirtualCall):
                 self._card.stall(stall)
                 return self._run(prepared, launches)
 
-        began = time.perf_counter()
-        made = self._snapped(call, label, launches)[0]
-        return made, self._taken - began
+        return self._snapped(call, label, launches)
 
     def _snapped(
         self, call: Callable[[], Results], label: str, launches: list[Launch]
-    ) -> tuple[Execution, bool]:
-        """Make a call, take its results on its own stream, then wait for the card."""
-        error, results, done = None, None, False
+    ) -> Started:
+        """Make a call and take its results on its own stream."""
+        error, results, done = "", None, False
+        began = time.perf_counter()
         try:
             made = call()
             done = bool(self._card.stream.query())
             with self._card.on(self._card.stream):
                 lse = made.lse.clone() if made.lse is not None else None
                 results = Results(out=made.out.clone(), lse=lse, returned=made.returned)
-            self._taken = time.perf_counter()
-            self._card.wait()
         except (SidestreamError, ValueError, RuntimeError) as raised:
-            first = str(raised).splitlines()[0]
-            error = f"{type(raised).__name__}: {first}"
-        return self._seen(label, results, error, [], launches), done
+            error = _told(raised)
+        spent = time.perf_counter() - began
+
+        def finish() -> Execution:
+            failed = error
+            try:
+                if not failed:
+                    self._card.wait()
+            except RuntimeError as raised:
+                failed = _told(raised)
+            return self._seen(label, results, failed or None, [], launches)
+
+        return Started(done=done, seconds=spent, finish=finish)
 
     def capture(self, prepared: Prepared, *, pattern: str) -> Replayed:
         """Capture a call on the call's stream, which must not be the default one.
@@ -267,16 +262,18 @@ class CardCall(VirtualCall):
             captured.replay()
             return captured.results
 
-        return self._snapped(call, label, [])[0]
+        return self._snapped(call, label, []).finish()
 
     @contextmanager
-    def other_lengths(self, other: CaseInputs) -> Iterator[None]:
+    def other_lengths(self, other: Scenario) -> Iterator[None]:
         """Let calls inside find the lengths of another scenario."""
         before = {}
-        for name in ("lengths_q", "lengths_kv"):
+        for name, value in zip(
+            ("lengths_q", "lengths_kv"), declared_lengths(other), strict=True
+        ):
             home = self._own[name]
             before[name] = home.data.copy()
-            home.data[:] = getattr(other, name).view(np.uint8).reshape(-1)
+            home.data[:] = value.view(np.uint8).reshape(-1)
         try:
             yield
         finally:
@@ -300,11 +297,12 @@ class CardCall(VirtualCall):
             out = _host_bits(results.out, torch.uint16)
             if lse is not None and results.lse is not None:
                 lse = _host_bits(results.lse, torch.float32)
-            for name, home in self._own.items():
-                if results.returned and name in OUTPUTS:
-                    continue
-                written[name] = self._fetch(home) != home.data
-            self._fetch(self._workspace)
+            changes = self.arena.changes()
+            for name, flags in changes.written.items():
+                if not (results.returned and name in OUTPUTS):
+                    written[name] = flags
+            for name, offset in changes.guards.items():
+                self._broken.setdefault(name, offset)
         return Execution(
             label=label,
             out=out,
@@ -324,6 +322,25 @@ class CardCall(VirtualCall):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Started:
+    """A call that may still run on the card.
+
+    Attributes:
+        done: Whether its stream was done when the call returned: the host has waited.
+        seconds: What the host needed until its results were taken.
+        finish: Waits for the card; to be called before the next call.
+    """
+
+    done: bool
+    seconds: float
+    finish: Callable[[], Execution]
+
+    def late(self, cycles: int) -> bool:
+        """Whether the host needed half as long as a stall of some cycles, or more."""
+        return 2 * self.seconds >= cycles / CLOCK
+
+
+@dataclass(frozen=True, kw_only=True)
 class Replayed:
     """A captured call: what replays it, and the tensors that a replay writes."""
 
@@ -333,6 +350,10 @@ class Replayed:
 
 def _no_block(call: str, stream: int) -> None:
     """Nobody asked about waits."""
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
 
 def _host_bits(tensor: torch.Tensor, dtype: torch.dtype) -> NDArray[Any]:

@@ -6,8 +6,10 @@ import time
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
+
 from sidestream.harness.checks import cache, host_sync, races, replay, streams
-from sidestream.harness.checks.observation import rows_of
+from sidestream.harness.checks.observation import Execution, rows_of
 from sidestream.harness.checks.outcome import PASSED, CheckOutcome, not_asked, not_run
 from sidestream.harness.cuda.card_log import CardLog
 from sidestream.harness.cuda.card_order import CardOrder
@@ -18,13 +20,13 @@ from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Finding, Site
 from sidestream.harness.run import card_races
-from sidestream.harness.run.card_call import CLOCK, CardCall
+from sidestream.harness.run.card_call import CardCall, Started
 from sidestream.harness.run.card_races import order_of
 from sidestream.harness.run.card_world import CardWorld, current_world
 from sidestream.harness.run.case import CaseOutcome, CaseRun
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.problem import other_totals, problem_of
-from sidestream.scenarios.case import CaseInputs, build
+from sidestream.scenarios.case import build
 from sidestream.scenarios.scenario import Scenario
 
 
@@ -45,8 +47,6 @@ class CardRun(CaseRun):
             raise SidestreamError(f"{self.settings.impl} does not serve it: {declined}")
         with self.phases.timed("build"):
             inputs = build(self.scenario)
-        with self.phases.timed("reference"):
-            limits, why = self._bounds(inputs)
         world = self.world()
         start = _misses(driver)
         with self.phases.timed("compile"):
@@ -64,10 +64,21 @@ class CardRun(CaseRun):
         outcomes = [o for o in judged if o.name not in (streams.NAME, races.NAME)]
         outcomes = [self._audited(o, log) for o in outcomes]
         outcomes.append(self._races(call, prepared, world, order, log))
+        # The host computes while the stalled streams stand still.
         with self.phases.timed("check", "streams"):
-            outcomes.append(self._streams(call, prepared, world))
+            own = self._start(call, prepared, world, _OWN)
+        with self.phases.timed("reference"):
+            limits, why = self._bounds(inputs)
+        with self.phases.timed("check", "streams"):
+            on_own = own.finish() if own else None
+            other = self._start(call, prepared, world, _AMBIENT)
+        with self.phases.timed("check", "parity"):
+            parity, errors = self._parity(inputs, limits, why)
+        with self.phases.timed("check", "streams"):
+            beside = other.finish() if other else None
+            outcomes.append(self._streams(world, own, on_own, other, beside))
         with self.phases.timed("check", "capture"):
-            outcomes.append(self._capture(driver, inputs))
+            outcomes.append(self._capture(driver, call, prepared))
         executed = _misses(driver)
         with self.phases.timed("check", "plans"):
             outcomes.append(
@@ -78,8 +89,6 @@ class CardRun(CaseRun):
                     executing=executed - planned,
                 )
             )
-        with self.phases.timed("check", "parity"):
-            parity, errors = self._parity(inputs, limits, why)
         return self._outcome([parity, *outcomes], errors, compiles=executed - start)
 
     def _races(
@@ -129,57 +138,66 @@ class CardRun(CaseRun):
         more = f"{outcome.reason}, {log.driver_calls} driver calls"
         return replace(outcome, reason=more)
 
+    def _start(
+        self, call: CardCall, prepared: Prepared, world: CardWorld, stalled: str
+    ) -> Started | None:
+        """Make a call beside a stalled stream; None if none was in time."""
+        if not self.runs[0].finished or world.dsl is None:
+            return None
+        start = call.start_on_stalled if stalled == _OWN else call.start_beside_stalled
+        for cycles in _STALLS:
+            made = start(
+                prepared,
+                label=f"{stalled} stalled",
+                pattern=self.scenario.scratch,
+                stall=cycles,
+            )
+            late = made.done if stalled == _OWN else made.late(cycles)
+            if not late:
+                return made
+            if cycles != _STALLS[-1]:  # perhaps the host was slow
+                made.finish()
+        # The host waits for its own stream however long that is stalled. What comes
+        # late on the current one may have been in time: nothing was shown.
+        return made if stalled == _OWN else None
+
     def _streams(
-        self, call: CardCall, prepared: Prepared, world: CardWorld
+        self,
+        world: CardWorld,
+        own: Started | None,
+        on_own: Execution | None,
+        other: Started | None,
+        beside: Execution | None,
     ) -> CheckOutcome:
         """Judge the streams of launches, and calls beside stalled streams."""
-        base, pattern = self.runs[0], self.scenario.scratch
+        base = self.runs[0]
         if not base.finished:
             return not_run(streams.NAME, "the call was not finished")
         if world.dsl is None:
             return not_run(streams.NAME, "launches are not seen")
-        kernel, found = self.settings.kernel, list[Finding]()
-        for cycles in _STALLS:
-            own, done = call.execute_on_stalled(
-                prepared, label="its stream stalled", pattern=pattern, stall=cycles
-            )
-            if not done:
-                break  # else perhaps the host was slow: nothing outlasts the last one
-        for cycles in _STALLS:
-            other, host = call.execute_beside_stalled(
-                prepared,
-                label="the current stream stalled",
-                pattern=pattern,
-                stall=cycles,
-            )
-            if 2 * host < cycles / CLOCK:
-                break
-        else:
-            # What comes late may have been in time: nothing was shown.
+        if other is None or beside is None or own is None or on_own is None:
             return not_run(streams.NAME, "the host was slower than the longest stall")
-        for run, which in ((own, "the call's stream"), (other, "the current stream")):
+        kernel, found = self.settings.kernel, list[Finding]()
+        for run, which in ((on_own, _OWN), (beside, _AMBIENT)):
             if not run.finished:
                 return not_run(streams.NAME, f"with {which} stalled: {run.error}")
             found += streams.moved(
                 base, run, rows=self.rows, kernel=kernel, stalled=which
             )
-        if done:
+        if own.done:
             found.append(_waited(kernel))
         handle = int(world.stream.cuda_stream)
         return streams.check(base, stream=handle, stalled=found)
 
-    def _capture(self, driver: Driver, inputs: CaseInputs) -> CheckOutcome:
+    def _capture(
+        self, driver: Driver, call: CardCall, prepared: Prepared
+    ) -> CheckOutcome:
         """Capture a call, replay it with its lengths and with others."""
         if not self.runs[0].finished:
             return not_run(replay.NAME, "the call was not finished")
-        world = self.side_world()
-        prepared = _prepare(driver, self.scenario, world)
-        call = CardCall(
-            world,
-            inputs,
-            workspace_bytes=prepared.workspace_bytes,
-            phases=self.phases,
-        )
+        if self.scenario.stream != "side":
+            world = self.side_world()
+            prepared, call = _prepare(driver, self.scenario, world), call.on(world)
         pattern, kernel = self.scenario.scratch, self.settings.kernel
         try:
             captured = call.capture(prepared, pattern=pattern)
@@ -193,10 +211,12 @@ class CardRun(CaseRun):
         ):
             if case is None:
                 continue
-            with call.other_lengths(build(case)):
+            with call.other_lengths(case):
                 made.append(
                     replay.Replay(
-                        plain=call.execute(
+                        plain=self.runs[0]
+                        if case is self.scenario
+                        else call.execute(
                             prepared,
                             label=f"a call with {lengths}",
                             pattern=pattern,
@@ -236,7 +256,7 @@ class CardRun(CaseRun):
         prepared = _prepare(driver, other, world)
         CardCall(
             self.world(),
-            build(other),
+            build(other, rng=_Blank()),
             workspace_bytes=prepared.workspace_bytes,
             phases=Phases(origin=0.0, track=""),
         ).execute(prepared, label="other totals", pattern="zeros", options=Options)
@@ -251,6 +271,17 @@ class CardRun(CaseRun):
         return cache.check(counts, (), kernel=self.settings.kernel)
 
 
+class _Blank(np.random.Generator):
+    """Draws zeros: nobody looks at the results of a call that is only counted."""
+
+    def __init__(self) -> None:
+        super().__init__(np.random.PCG64(0))
+
+    def standard_normal(self, size: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return np.zeros(size)
+
+
+_OWN, _AMBIENT = "the call's stream", "the current stream"
 _STALLS = (4_000_000, 100_000_000, 1_000_000_000)
 """Cycles that a stream is stalled for: longer ones where the host was not in time."""
 
