@@ -23,7 +23,7 @@ from sidestream.harness.dsl.activation import (
 )
 from sidestream.harness.dsl.build import ON_CARD, build_runtime
 from sidestream.harness.dsl.capture import attributes_of, launch_of, read_image
-from sidestream.harness.dsl.compile_log import CompileLog
+from sidestream.harness.dsl.compile_log import CompileLog, CompileRecord
 from sidestream.harness.dsl.entry_scan import EntryScan, scan_entry
 from sidestream.harness.errors import UnsupportedError, UsageError
 from sidestream.harness.launch import Launch
@@ -51,6 +51,7 @@ class OnCard:
     compiles: CompileLog = field(default_factory=CompileLog)
     _watches: list[Watch] = field(default_factory=list)
     _entries: dict[tuple[str, str], EntryScan] = field(default_factory=dict)
+    _images: dict[int, tuple[bytes, CompileRecord | None]] = field(default_factory=dict)
     _callbacks: tuple[object, ...] = ()
     _raised: BaseException | None = None
 
@@ -107,11 +108,7 @@ class OnCard:
 
     def _read(self, raw: RawLaunch) -> Launch:
         name = raw.kernel.decode()
-        record = (
-            self.compiles.of_image(read_image(raw.image))
-            if raw.image and name
-            else None
-        )
+        record = self._record(raw.image) if raw.image and name else None
         attributes = attributes_of(raw)
         if record is None:
             return Launch(
@@ -128,6 +125,14 @@ class OnCard:
         if key not in self._entries:
             self._entries[key] = scan_entry(record.ptx, name)
         return launch_of(raw, record.ptx, self._entries[key], attributes)
+
+    def _record(self, address: int) -> CompileRecord | None:
+        """Return the compilation of the image at an address, which may change."""
+        image = read_image(address)
+        before = self._images.get(address)
+        if before is None or before[0] != image:
+            before = self._images[address] = image, self.compiles.of_image(image)
+        return before[1]
 
 
 _watched: OnCard | None = None

@@ -25,6 +25,8 @@ class Bench:
         track: Name of the process on the time line.
         driver: The implementation, by its registry name unless given.
         progress: Called with the name of the running step and warp instructions.
+        watched: On a card, by what host code sees of a case, the first one in which
+            all that it does was shown to be right.
     """
 
     settings: Settings
@@ -34,6 +36,7 @@ class Bench:
     progress: Callable[[str, int], None] | None = None
     seen: cache.Seen = field(default_factory=cache.Seen)
     codes: dict[Hashable, str] = field(default_factory=dict)
+    watched: dict[Hashable, str] = field(default_factory=dict)
 
     def device(self) -> Activation:
         """Return the virtual device, activated for this process."""

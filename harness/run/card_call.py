@@ -61,6 +61,8 @@ class CardCall(VirtualCall):
     ) -> None:
         self._card = world
         self._arena: Arena | None = None
+        self.host_seconds = 0.0
+        """What the host needed for the last call that nobody watched, or any."""
         self._broken: dict[str, int] = {}
         super().__init__(
             cast(VirtualCuda, world),  # the part of it that a call uses
@@ -142,7 +144,9 @@ class CardCall(VirtualCall):
         """Make a call and wait for the device; return results, error, reasons."""
         error, incomplete, results = None, [], None
         try:
+            began = time.perf_counter()
             results = self._run(prepared, launches, log)
+            self.host_seconds = time.perf_counter() - began
             self._card.wait()
         except UnsupportedError as raised:
             incomplete.append(Incomplete(reason=str(raised)))

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from sidestream.harness.checks import cache, host_sync, races, replay, streams
-from sidestream.harness.checks.observation import Execution, rows_of
-from sidestream.harness.checks.outcome import PASSED, CheckOutcome, not_asked, not_run
+from sidestream.harness.checks.observation import Execution
+from sidestream.harness.checks.outcome import (
+    FAILED,
+    PASSED,
+    CheckOutcome,
+    not_asked,
+    not_run,
+)
 from sidestream.harness.cuda.card_log import CardLog
 from sidestream.harness.cuda.card_order import CardOrder
-from sidestream.harness.cuda.host_sync import NEEDS, RULES
+from sidestream.harness.cuda.host_sync import HostLog
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.drivers.protocol import Driver, PlansAhead, Prepared
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.machine import Options
-from sidestream.harness.finding import Finding, Site
-from sidestream.harness.run import card_races
+from sidestream.harness.run import card_races, card_stalls
 from sidestream.harness.run.card_call import CardCall, Started
+from sidestream.harness.run.card_capture import CapturedCall, capture
 from sidestream.harness.run.card_races import order_of
 from sidestream.harness.run.card_world import CardWorld, current_world
 from sidestream.harness.run.case import CaseOutcome, CaseRun
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.problem import other_totals, problem_of
+from sidestream.harness.run.virtual_call import VirtualCall
 from sidestream.scenarios.case import build
-from sidestream.scenarios.scenario import Scenario
 
 
 class CardRun(CaseRun):
@@ -37,7 +44,14 @@ class CardRun(CaseRun):
     results, and a schedule is whatever the card does when the call is repeated. What
     lies between launches is shown by the order of the call's operations, by stalled
     streams and by captured calls.
+
+    What concerns host code is shown once for each plan, stream and layout: the driver
+    calls, their order, stalled streams, other totals. Every case has the rest.
     """
+
+    known = ""
+    """A case that showed what host code does, or ""."""
+    captured: CapturedCall | None = None
 
     def run(self) -> CaseOutcome:
         """Make the calls and judge them."""
@@ -45,6 +59,8 @@ class CardRun(CaseRun):
         declined = self.bench.declines(self.scenario)
         if declined is not None:
             raise SidestreamError(f"{self.settings.impl} does not serve it: {declined}")
+        key = self._host_facts(driver)
+        self.known = self.bench.watched.get(key, "") if key is not None else ""
         with self.phases.timed("build"):
             inputs = build(self.scenario)
         world = self.world()
@@ -60,25 +76,25 @@ class CardRun(CaseRun):
         )
         order = order_of(call, world)
         log = CardLog(table=world.table, order=order)
-        judged = self._execute(call, prepared, log, int(world.stream.cuda_stream))
+        handle = int(world.stream.cuda_stream)
+        judged = self._execute(call, prepared, log, handle)
         outcomes = [o for o in judged if o.name not in (streams.NAME, races.NAME)]
         outcomes = [self._audited(o, log) for o in outcomes]
         outcomes.append(self._races(call, prepared, world, order, log))
         # The host computes while the stalled streams stand still.
-        with self.phases.timed("check", "streams"):
-            own = self._start(call, prepared, world, _OWN)
+        own = self._start(call, prepared, world, card_stalls.OWN)
         with self.phases.timed("reference"):
             limits, why = self._bounds(inputs)
         with self.phases.timed("check", "streams"):
-            on_own = own.finish() if own else None
-            other = self._start(call, prepared, world, _AMBIENT)
+            on_own = (own, own.finish()) if own else None
+        other = self._start(call, prepared, world, card_stalls.AMBIENT)
         with self.phases.timed("check", "parity"):
             parity, errors = self._parity(inputs, limits, why)
         with self.phases.timed("check", "streams"):
             beside = other.finish() if other else None
-            outcomes.append(self._streams(world, own, on_own, other, beside))
+            outcomes.append(self._streams(world, on_own, beside))
         with self.phases.timed("check", "capture"):
-            outcomes.append(self._capture(driver, call, prepared))
+            outcomes.append(self._capture(call, prepared))
         executed = _misses(driver)
         with self.phases.timed("check", "plans"):
             outcomes.append(
@@ -89,7 +105,70 @@ class CardRun(CaseRun):
                     executing=executed - planned,
                 )
             )
-        return self._outcome([parity, *outcomes], errors, compiles=executed - start)
+        outcomes.append(parity)
+        if key is not None and all(o.status != FAILED for o in outcomes):
+            missing = [o for o in outcomes if o.status != PASSED and o.asked]
+            if not missing:
+                self.bench.watched.setdefault(key, self.named.name)
+        return self._outcome(
+            [parity, *outcomes[:-1]], errors, compiles=executed - start
+        )
+
+    def _host_facts(self, driver: Driver) -> Hashable | None:
+        """Return all that host code sees of a case but sizes; None if it is not told.
+
+        Lengths are on the device: what the host does cannot depend on them unseen.
+        """
+        if not isinstance(driver, PlansAhead):
+            return None
+        case, problem = self.scenario, problem_of(self.scenario)
+        return (
+            driver.compile_key(problem, self.settings.arch),
+            *(case.stream, case.layout, case.out_layout, case.lse, case.batch),
+        )
+
+    def _call(
+        self,
+        call: VirtualCall,
+        prepared: Prepared,
+        pattern: str,
+        *,
+        label: str = "",
+        log: HostLog | None = None,
+        drawn: int = 0,
+        record: bool = False,
+    ) -> Execution:
+        """Make a call, or replay a captured one where only data is another."""
+        if not self.runs:
+            first = None if self.known else log
+            return super()._call(
+                call, prepared, pattern, label=label, log=first, record=record
+            )
+        assert isinstance(call, CardCall)
+        label = label or ("the same call again" if drawn else f"scratch {pattern}")
+        if time.monotonic() > self.until:
+            return self._too_late(label)
+        run = None
+        if log is None or self.known:
+            run = self._captured(call, prepared).replayed(label=label, pattern=pattern)
+        if run is None:
+            log = None if self.known else log
+            return super()._call(
+                call, prepared, pattern, label=label, log=log, drawn=drawn
+            )
+        self.runs.append(run)
+        return run
+
+    def _captured(self, call: CardCall, prepared: Prepared) -> CapturedCall:
+        """Capture a call, once a case."""
+        if self.captured is None:
+            if self.scenario.stream != "side":
+                world = self.side_world()
+                driver = self.bench.implementation()
+                prepared = _prepare(driver, self.scenario, world)
+                call = call.on(world)
+            self.captured = capture(call, prepared, pattern=self.scenario.scratch)
+        return self.captured
 
     def _races(
         self,
@@ -104,6 +183,8 @@ class CardRun(CaseRun):
             return not_asked(races.NAME, "switched off by --no-races")
         if not self.runs[0].finished:
             return not_run(races.NAME, "the call was not finished")
+        if self.known:
+            return not_asked(races.NAME, self._elsewhere())
 
         def options() -> Options:
             left = max(0.001, self.until - time.monotonic())
@@ -131,6 +212,8 @@ class CardRun(CaseRun):
 
     def _audited(self, outcome: CheckOutcome, log: CardLog) -> CheckOutcome:
         """Let host-sync pass only if the driver was heard."""
+        if outcome.name == host_sync.NAME and self.known:
+            return not_asked(host_sync.NAME, self._elsewhere())
         if outcome.name != host_sync.NAME or outcome.status != PASSED:
             return outcome
         if not log.audited:
@@ -141,95 +224,47 @@ class CardRun(CaseRun):
     def _start(
         self, call: CardCall, prepared: Prepared, world: CardWorld, stalled: str
     ) -> Started | None:
-        """Make a call beside a stalled stream; None if none was in time."""
-        if not self.runs[0].finished or world.dsl is None:
+        """Make a call beside a stalled stream, if there is one to be made."""
+        if not self.runs[0].finished or world.dsl is None or self.known:
             return None
-        start = call.start_on_stalled if stalled == _OWN else call.start_beside_stalled
-        for cycles in _STALLS:
-            made = start(
-                prepared,
-                label=f"{stalled} stalled",
-                pattern=self.scenario.scratch,
-                stall=cycles,
+        with self.phases.timed("check", "streams"):
+            return card_stalls.start(
+                call, prepared, stalled=stalled, pattern=self.scenario.scratch
             )
-            late = made.done if stalled == _OWN else made.late(cycles)
-            if not late:
-                return made
-            if cycles != _STALLS[-1]:  # perhaps the host was slow
-                made.finish()
-        # The host waits for its own stream however long that is stalled. What comes
-        # late on the current one may have been in time: nothing was shown.
-        return made if stalled == _OWN else None
 
     def _streams(
         self,
         world: CardWorld,
-        own: Started | None,
-        on_own: Execution | None,
-        other: Started | None,
+        own: tuple[Started, Execution] | None,
         beside: Execution | None,
     ) -> CheckOutcome:
         """Judge the streams of launches, and calls beside stalled streams."""
-        base = self.runs[0]
+        base, handle = self.runs[0], int(world.stream.cuda_stream)
         if not base.finished:
             return not_run(streams.NAME, "the call was not finished")
         if world.dsl is None:
             return not_run(streams.NAME, "launches are not seen")
-        if other is None or beside is None or own is None or on_own is None:
-            return not_run(streams.NAME, "the host was slower than the longest stall")
-        kernel, found = self.settings.kernel, list[Finding]()
-        for run, which in ((on_own, _OWN), (beside, _AMBIENT)):
-            if not run.finished:
-                return not_run(streams.NAME, f"with {which} stalled: {run.error}")
-            found += streams.moved(
-                base, run, rows=self.rows, kernel=kernel, stalled=which
-            )
-        if own.done:
-            found.append(_waited(kernel))
-        handle = int(world.stream.cuda_stream)
-        return streams.check(base, stream=handle, stalled=found)
+        if self.known:
+            made = streams.check(base, stream=handle)
+            return replace(made, reason=f"{made.reason}; stalled: {self._elsewhere()}")
+        return card_stalls.check(
+            base,
+            own=own,
+            beside=beside,
+            stream=handle,
+            rows=self.rows,
+            kernel=self.settings.kernel,
+        )
 
-    def _capture(
-        self, driver: Driver, call: CardCall, prepared: Prepared
-    ) -> CheckOutcome:
-        """Capture a call, replay it with its lengths and with others."""
+    def _elsewhere(self) -> str:
+        return f"the host code of this plan was watched in {self.known}"
+
+    def _capture(self, call: CardCall, prepared: Prepared) -> CheckOutcome:
+        """Replay a captured call with its lengths and with others."""
         if not self.runs[0].finished:
             return not_run(replay.NAME, "the call was not finished")
-        if self.scenario.stream != "side":
-            world = self.side_world()
-            prepared, call = _prepare(driver, self.scenario, world), call.on(world)
-        pattern, kernel = self.scenario.scratch, self.settings.kernel
-        try:
-            captured = call.capture(prepared, pattern=pattern)
-        except (SidestreamError, ValueError, RuntimeError) as error:
-            first = str(error).splitlines()[0]
-            return replay.check((), refused=first, kernel=kernel)
-        made = []
-        for case, lengths in (
-            (self.scenario, "the lengths of the capture"),
-            (_rearranged(self.scenario), "other lengths"),
-        ):
-            if case is None:
-                continue
-            with call.other_lengths(case):
-                made.append(
-                    replay.Replay(
-                        plain=self.runs[0]
-                        if case is self.scenario
-                        else call.execute(
-                            prepared,
-                            label=f"a call with {lengths}",
-                            pattern=pattern,
-                            options=Options,
-                        ),
-                        replayed=call.replay(
-                            captured, label=f"a replay with {lengths}", pattern=pattern
-                        ),
-                        rows=rows_of(case.lengths_q, self.scenario.capacity_q),
-                        lengths=lengths,
-                    )
-                )
-        return replay.check(made, refused="", kernel=kernel)
+        captured = self._captured(call, prepared)
+        return captured.check(self.scenario, self.runs[0], kernel=self.settings.kernel)
 
     def side_world(self) -> CardWorld:
         """Return the card with a stream that can be captured."""
@@ -248,6 +283,16 @@ class CardRun(CaseRun):
         if not self.runs[0].finished:
             return not_run(cache.NAME, "the call was not finished")
         before = self.bench.seen.note(self.scenario.declaration(), self.named.name)
+        if self.known:
+            counts = cache.Compilations(
+                planning=planning,
+                before=before,
+                again=0,
+                executing=executing,
+                other_totals=0,
+            )
+            made = cache.check(counts, (), kernel=self.settings.kernel)
+            return replace(made, reason=f"{made.reason}; {self._elsewhere()}")
         mark, hits = _misses(driver), int(driver.cache_info().hits)
         _prepare(driver, self.scenario, world)
         again, second = _misses(driver) - mark, int(driver.cache_info().hits) - hits
@@ -279,39 +324,6 @@ class _Blank(np.random.Generator):
 
     def standard_normal(self, size: Any = None, *args: Any, **kwargs: Any) -> Any:
         return np.zeros(size)
-
-
-_OWN, _AMBIENT = "the call's stream", "the current stream"
-_STALLS = (4_000_000, 100_000_000, 1_000_000_000)
-"""Cycles that a stream is stalled for: longer ones where the host was not in time."""
-
-
-def _waited(kernel: str) -> Finding:
-    return Finding(
-        kind="host-sync",
-        rule=RULES["host-sync"],
-        message="execute returns only when the stalled stream of the call is done",
-        kernel=kernel,
-        sites=(Site(agent="host", operation="execute on a stalled stream"),),
-        need=NEEDS["host-sync"],
-    )
-
-
-def _thinned(lengths: tuple[int, ...]) -> tuple[int, ...]:
-    """Empty every second sequence; halve one that is alone."""
-    if len(lengths) == 1:
-        return (lengths[0] // 2,)
-    return tuple(n if at % 2 == 0 else 0 for at, n in enumerate(lengths))
-
-
-def _rearranged(scenario: Scenario) -> Scenario | None:
-    """Return a scenario with other lengths in the same room, or None."""
-    turned = scenario.lengths_q[::-1], scenario.lengths_kv[::-1]
-    if turned == (scenario.lengths_q, scenario.lengths_kv):
-        turned = _thinned(scenario.lengths_q), _thinned(scenario.lengths_kv)
-    if turned == (scenario.lengths_q, scenario.lengths_kv):
-        return None
-    return replace(scenario, lengths_q=turned[0], lengths_kv=turned[1])
 
 
 def _prepare(driver: Driver, scenario: Any, world: CardWorld) -> Prepared:

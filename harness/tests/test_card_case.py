@@ -4,8 +4,8 @@ What a card would do to memory is done here by `Made`; the checks see only bytes
 """
 
 import contextlib
+import copy
 import dataclasses
-import functools
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from sidestream.harness.drivers.protocol import Results
 from sidestream.harness.errors import UsageError
 from sidestream.harness.finding import Verdict
 from sidestream.harness.launch import Launch
-from sidestream.harness.run import card_case, card_world
+from sidestream.harness.run import card_case, card_stalls, card_world
 from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.card_call import CardCall
 from sidestream.harness.run.card_world import GUARD, Card, CardWorld
@@ -115,7 +115,7 @@ class Made:
     def __init__(self, scenario, deed=lambda tensors, scratch: None, keyed=False):
         self.scenario, self.deed, self.keyed = scenario, deed, keyed
         self.keys, self.hits = set(), 0
-        self.launch_stream, self.waits = None, False
+        self.launch_stream, self.waits, self.whole = None, False, False
 
     def supports(self, problem, arch):
         return None
@@ -132,10 +132,10 @@ class Made:
         self.keys.add(key)
 
     def prepare(self, problem, world):
-        self.world = world
         self._compile(problem.capacity_q if self.keyed else problem.dtype)
-        self.problem = problem
-        return self
+        made = copy.copy(self)
+        made.world, made.problem = world, problem
+        return made
 
     workspace_bytes = 128
 
@@ -167,7 +167,8 @@ class Made:
             tensors.out[rows] = made[rows]
             if tensors.lse is not None:
                 tensors.lse[rows] = torch.from_numpy(result.lse).float()[rows]
-        self.deed(tensors, workspace)
+        given = (self,) if self.whole else ()
+        self.deed(*given, tensors, workspace)
         return Results(out=tensors.out, lse=tensors.lse, returned=False)
 
 
@@ -187,7 +188,6 @@ def outcome(monkeypatch):
         scenario = catalogue.by_name(name)
         made = Made(scenario, deed, keyed)
         vars(made).update(facts)
-        made.deed = functools.partial(deed, made) if facts.get("whole") else deed
         bench = Bench(settings=SETTINGS, driver=made)
         # `Made` is torch on host memory all through, which is no host work of a call.
         monkeypatch.setattr(card_case, "CardLog", NoLog)
@@ -354,7 +354,7 @@ def test_a_host_that_waits_for_the_stalled_stream_is_found(outcome):
 
 
 def test_a_host_that_is_slower_than_every_stall_shows_nothing(outcome, monkeypatch):
-    monkeypatch.setattr(card_case, "_STALLS", (1, 2))
+    monkeypatch.setattr(card_stalls, "_MOST", 1)
     found = outcome()
     assert found.case.verdict is Verdict.INCOMPLETE
     assert "slower than the longest stall" in found.case.checks["stream"].reason
