@@ -124,7 +124,7 @@ class CardRun(CaseRun):
         case, problem = self.scenario, problem_of(self.scenario)
         return (
             driver.compile_key(problem, self.settings.arch),
-            *(case.stream, case.layout, case.out_layout, case.lse, case.batch),
+            *(case.stream, case.layout, case.out_layout, case.lse),
         )
 
     def _call(

@@ -236,6 +236,47 @@ def test_a_faithful_implementation_is_clean(outcome, name):
     assert case.compiles == 1
 
 
+def test_what_host_code_does_is_shown_once_for_each_plan(monkeypatch):
+    monkeypatch.setattr(card_case, "current_world", lambda **_: host_world())
+    monkeypatch.setattr(card_case, "CardLog", NoLog)
+    scenario = catalogue.by_name("two-short")
+    longer = dataclasses.replace(
+        scenario,
+        name="other lengths",
+        lengths_q=scenario.lengths_q[::-1],
+        lengths_kv=scenario.lengths_kv[::-1],
+    )
+    aside = dataclasses.replace(scenario, name="aside", stream="side")
+    made = Made(scenario)
+    bench = Bench(settings=SETTINGS, driver=made)
+    cases = []
+    for one in (scenario, longer, aside):
+        made.scenario = one
+        cases.append(run_case(bench, one).case)
+    assert [c.verdict for c in cases] == [Verdict.CLEAN] * 3, cases[1].checks
+    for name in ("host-sync", "race"):
+        first, second, third = (case.checks[name] for case in cases)
+        assert (first.status, second.status) == ("passed", "not-run")
+        assert second.reason.endswith("watched in two-short")
+        assert third.status == "passed"  # on another stream the host may differ
+    for name in ("scratch", "determinism", "bounds", "capture", "execution", "parity"):
+        assert cases[1].checks[name].status == "passed"
+    assert "watched in two-short" in cases[1].checks["stream"].reason
+    assert "watched in two-short" in cases[1].checks["cache"].reason
+
+
+def test_a_plan_whose_host_code_failed_is_watched_again(monkeypatch):
+    monkeypatch.setattr(card_case, "current_world", lambda **_: host_world())
+    monkeypatch.setattr(card_case, "CardLog", NoLog)
+    scenario = catalogue.by_name("two-short")
+    made = Made(scenario)
+    made.launch_stream = 0
+    bench = Bench(settings=SETTINGS, driver=made)
+    for _ in range(2):
+        assert failed(run_case(bench, scenario)) == {"stream"}
+        assert bench.watched == {}
+
+
 def last_row(tensors, scratch):
     tensors.out[-1] = 1.0
 

@@ -32,7 +32,7 @@ def library() -> ctypes.CDLL:
 
 
 class CardApi:
-    """See `hw_runtime_rules.Api`."""
+    """See `hw_runtime_api.Api`."""
 
     legacy, legacy_alias, per_thread = 0, 1, 2
 

@@ -19,7 +19,7 @@ def answer(call: Callable[[], Any]) -> str:
 
 
 class VirtualApi:
-    """See `hw_runtime_rules.Api`. Gates are operations that must not have landed."""
+    """See `hw_runtime_api.Api`. Gates are operations that must not have landed."""
 
     def __init__(self) -> None:
         self.rt = Runtime(landing=Landing.parse("laziest"))
