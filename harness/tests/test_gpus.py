@@ -6,6 +6,7 @@ import types
 
 import pytest
 
+from sidestream.harness.exec.build import compiler
 from sidestream.harness.finding import Verdict
 from sidestream.harness.run import gpus, pool
 from sidestream.harness.run.gpus import VISIBLE, devices, take, worker_number
@@ -90,6 +91,45 @@ def test_workers_of_xdist_have_one_each(pytester, monkeypatch, visible, expected
     for name, values in told.items():
         number = worker_number(name)
         assert values == ({expected[number]} if expected else set()), told
+
+
+NVML = """
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 4; return 0; }
+"""
+ON_FOUR = """
+import ctypes, os, pytest
+from sidestream.harness.dsl.build import ON_CARD, build_runtime
+
+@pytest.mark.parametrize("n", range(40))
+def test_one(n, worker_id):
+    library = build_runtime(ON_CARD)
+    assert ctypes.CDLL(str(library)).on_card_behind
+    with open(f"{os.environ['SEEN']}/{worker_id}", "a") as file:
+        file.write(f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'none')} {library.name} ")
+"""
+
+
+def test_six_workers_share_four_gpus_and_one_cache(pytester, monkeypatch):
+    """The driver's library stands in for four GPUs; all workers build at once."""
+    seen, cache = pytester.mkdir("seen"), pytester.mkdir("cache")
+    source = pytester.path / "nvml.c"
+    source.write_text(NVML)
+    library = pytester.path / "libnvidia-ml.so.1"
+    build = [compiler(), "-shared", "-fPIC", "-o", str(library), str(source)]
+    subprocess.run(build, check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(pytester.path))
+    monkeypatch.setenv("SIDESTREAM_CACHE", str(cache))
+    monkeypatch.setenv("SEEN", str(seen))
+    monkeypatch.delenv(VISIBLE, raising=False)
+    pytester.makepyfile(ON_FOUR)
+    pytester.runpytest_subprocess("-n", "6", "-q").assert_outcomes(passed=40)
+    told = {path.name: set(path.read_text().split()) for path in seen.iterdir()}
+    assert len(told) >= 2
+    (built,) = cache.glob("*.so")
+    for name, values in told.items():
+        assert values == {str(worker_number(name) % 4), built.name}, told
+    assert [path.name for path in cache.iterdir()] == [built.name]
 
 
 HANGS = """
