@@ -18,30 +18,71 @@ from sidestream.harness.mutate.mutants import Mutant
 from sidestream.harness.mutate.sites import sites_of
 from sidestream.harness.ptx.decode import decode
 from sidestream.harness.ptx.parser import parse
+from sidestream.scenarios.catalogue_wide import SHAPES
 
 CLASSES = ("arrive", "cluster", "commit", "fence", "tensor-wait", "wait", "warp")
+
+
+WIDE_SAMPLE = 5
+"""Sites of a class that are judged at the head dims past 128: even steps apart."""
+
+
+def court_of(scenario, out):
+    """Record the forward launch of a scenario, and judge its mutants."""
+    command = [sys.executable, "-m", "sidestream.harness.cli", "record", "--no-races"]
+    command += ["--arch", "sm_100a", "--scenario", scenario]
+    subprocess.run([*command, "--out", str(out)], check=True, capture_output=True)
+    (folder,) = (f for f in launch_folders([out]) if "forward" in f.name)
+    recorded = read_launch(folder)
+    return Court(
+        launches=[recorded],
+        function=decode(parse(recorded.launch.ptx), recorded.launch.kernel),
+        options=Options(sms=4, max_smem=CHIPS[recorded.arch].smem_per_block),
+        profile="isa",
+    )
+
+
+def sites_by_class(court):
+    """The executed synchronisations that order something, by class."""
+    found = defaultdict(list)
+    for site in sites_of(court.function):
+        if site.kind in CLASSES and court.executed(site.index):
+            found[site.kind].append(site)
+    return found
+
+
+def spread(sites):
+    """At most `WIDE_SAMPLE` of the sites, first and last among them."""
+    last = len(sites) - 1
+    picked = {round(last * i / (WIDE_SAMPLE - 1)) for i in range(WIDE_SAMPLE)}
+    return [sites[index] for index in sorted(picked)]
 
 
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory):
     """Verdicts on `weaken`, by class and operation."""
-    out = tmp_path_factory.mktemp("mutants") / "run"
-    command = [sys.executable, "-m", "sidestream.harness.cli", "record", "--no-races"]
-    command += ["--arch", "sm_100a", "--scenario", "mutate-band-d128-idle"]
-    subprocess.run([*command, "--out", str(out)], check=True, capture_output=True)
-    (folder,) = (f for f in launch_folders([out]) if "forward" in f.name)
-    recorded = read_launch(folder)
-    function = decode(parse(recorded.launch.ptx), recorded.launch.kernel)
-    options = Options(sms=4, max_smem=CHIPS[recorded.arch].smem_per_block)
-    court = Court(
-        launches=[recorded], function=function, options=options, profile="isa"
+    court = court_of(
+        "mutate-band-d128-idle", tmp_path_factory.mktemp("mutants") / "run"
     )
-    found = defaultdict(list)
-    for site in sites_of(function):
-        if site.kind in CLASSES and court.executed(site.index):
-            verdict = court.judge(Mutant(site=site, change="weaken"))
-            found[site.kind].append((site.instruction.op, verdict.status))
-    return found
+    return {
+        kind: [
+            (
+                site.instruction.op,
+                court.judge(Mutant(site=site, change="weaken")).status,
+            )
+            for site in sites
+        ]
+        for kind, sites in sites_by_class(court).items()
+    }
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def wide(request, tmp_path_factory):
+    """The judge of a head dim past 128, and a sample of its sites by class."""
+    court = court_of(
+        f"mutate-band-{request.param}-idle", tmp_path_factory.mktemp("wide") / "run"
+    )
+    return court, {k: spread(sites) for k, sites in sites_by_class(court).items()}
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -58,3 +99,26 @@ def test_all_of_these_are_caught(verdicts, operation):
     statuses = [status for op, status in rows if op.startswith(operation)]
     assert statuses
     assert set(statuses) == {CAUGHT}
+
+
+def test_a_mutant_of_each_class_is_caught_at_wide_heads(wide):
+    court, sample = wide
+    assert set(sample) == set(CLASSES)
+    for kind, sites in sample.items():
+        mutants = [Mutant(site=site, change="weaken") for site in sites]
+        assert CAUGHT in {court.judge(mutant).status for mutant in mutants}, kind
+
+
+@pytest.mark.parametrize("operation", ["barrier.cluster", "tcgen05.wait::st"])
+def test_all_of_these_are_caught_at_wide_heads(wide, operation):
+    court, _ = wide
+    chosen = [
+        site
+        for sites in sites_by_class(court).values()
+        for site in sites
+        if site.instruction.op.startswith(operation)
+    ]
+    assert chosen
+    for site in chosen:
+        mutant = Mutant(site=site, change="weaken")
+        assert court.judge(mutant).status == CAUGHT, mutant.name
