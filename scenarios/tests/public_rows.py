@@ -11,7 +11,7 @@ from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.case import run_case
 from sidestream.harness.run.far_call import run_far
 from sidestream.harness.run.settings import Settings
-from sidestream.kernels.spec import LARGEST_HEAD_DIM, UNEQUAL_HEAD_DIMS
+from sidestream.kernels.support import matrix, spell_dims
 from sidestream.scenarios import catalogue
 from sidestream.scenarios.bugs.rows import ROWS
 from sidestream.scenarios.bugs.seed import adapter_with
@@ -28,12 +28,14 @@ def settings_of(arch):
 
 
 def shapes_of(arch):
-    """Shapes that a target serves, by what its plans take."""
+    """Shapes that a target serves in the types of the scenarios, by its plans."""
     return [
         shape
-        for shape, dims in SHAPES.items()
-        if dims["head_dim"] <= LARGEST_HEAD_DIM[arch]
-        and ("head_dim_v" not in dims or arch in UNEQUAL_HEAD_DIMS)
+        for shape in SHAPES
+        for row in matrix()
+        if (row.arch, spell_dims(row.head_dims)) == (arch, shape)
+        and row.served["float16"]
+        and row.served["bfloat16"]
     ]
 
 
@@ -46,9 +48,8 @@ def scenarios_of(arch):
 
 def far_cases_of(arch):
     """One parameter for each call past 2^31 elements of each shape of a target."""
-    cases = [
-        c for s in shapes_of(arch) for c in FAR if c.scenario.name.split("-")[1] == s
-    ]
+    prefixes = tuple(far(shape, "") for shape in shapes_of(arch))
+    cases = [case for case in FAR if case.scenario.name.startswith(prefixes)]
     return pytest.mark.parametrize("case", cases, ids=lambda c: c.scenario.name)
 
 

@@ -129,9 +129,9 @@ def test_operands_reach_past_2_31_elements():
         assert reach(shape, "heads", "lse") >= 2**31
 
 
-def test_shapes_are_those_that_the_plans_serve():
+def test_every_shape_of_the_matrix_is_looked_at():
     for arch in ("sm_120a", "sm_100a"):
-        served = [r for r in matrix() if r.arch == arch and any(r.served.values())]
+        served = [r for r in matrix() if r.arch == arch and r.served["bfloat16"]]
         assert [spell_dims(row.head_dims) for row in served] == shapes_of(arch)
 
 
