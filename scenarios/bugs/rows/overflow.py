@@ -67,8 +67,8 @@ OVERFLOW: tuple[Row, ...] = (
                 edits=(
                     Edit(
                         file="common/tokens.py",
-                        old="cute.assume(token_stride, divby=8),",
-                        new="cute.assume(Int64(Int32(token_stride)), divby=8),",
+                        old="cute.assume(token_stride, ",
+                        new="cute.assume(Int64(Int32(token_stride)), ",
                     ),
                 ),
                 check="parity",
