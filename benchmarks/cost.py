@@ -19,7 +19,7 @@ from sidestream.harness.finding import Verdict
 from sidestream.reports import cost_text
 from sidestream.reports.cost import LaunchCost, document, parse
 from sidestream.scenarios.catalogue_wide import SHAPES
-from sidestream.scenarios.scenario import Scenario
+from sidestream.scenarios.scenario import FLOAT8, Scenario
 
 KERNELS = {
     "sm_100a": {"sidestream": "sm100", "fa4": "sm100", "cudnn": "sm100"},
@@ -57,6 +57,17 @@ WIDE_PROBLEMS = tuple(
     for problem in PROBLEMS
 )
 """The same at head dims past 128, for targets that have kernels of them."""
+NARROW_PROBLEMS = tuple(
+    replace(
+        problem,
+        name=f"{problem.name}-fp8-d128",
+        description=f"{problem.description}, E4M3",
+        dtype=FLOAT8,
+        descales=(0.75, 1.25, 0.5),
+    )
+    for problem in PROBLEMS
+)
+"""The same with one-byte inputs. FA4's kernel takes no factors, and is given none."""
 SOFTMAX_ROLES = ("softmax", "consumer", "whole")
 """The role that takes the exponentials, by kind of kernel."""
 
@@ -90,7 +101,9 @@ class Measured:
 
 def problems(arch: str) -> tuple[Scenario, ...]:
     """Return what is measured on a target."""
-    return PROBLEMS + (WIDE_PROBLEMS if arch == "sm_100a" else ())
+    if arch != "sm_100a":
+        return PROBLEMS
+    return PROBLEMS + WIDE_PROBLEMS + NARROW_PROBLEMS
 
 
 def measure(arch: str, impls: Sequence[str] = ()) -> Iterator[Measured]:
@@ -141,6 +154,8 @@ def _here(impl: str, arch: str, problem: str) -> dict[str, Any]:
         races=scenario in PROBLEMS,
         deadline=1200.0,
     )
+    if impl == "fa4":
+        scenario = replace(scenario, descales=None)
     outcome = run_case(Bench(settings=settings), scenario)
     reasons = [entry.reason for entry in outcome.incomplete]
     reasons += [finding.message for finding in outcome.findings]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from sidestream.scenarios.catalogue_wide import SHAPES
-from sidestream.scenarios.scenario import Scenario
+from sidestream.scenarios.scenario import FLOAT8, Scenario
 
 MUTATION_TAG = "mutation"
 LONGEST_Q = 600
@@ -134,6 +134,14 @@ MUTATION: tuple[Scenario, ...] = (
         for scenario in _family(
             f"band-{shape}", causal="bottom_right", window_left=200, **dims
         )
+    ),
+    *_family(
+        "band-fp8-d128",
+        dtype=FLOAT8,
+        head_dim=128,
+        causal="bottom_right",
+        window_left=200,
+        descales=(0.75, 1.25, 0.5),
     ),
     *_decode("decode-d128", head_dim=128, causal="bottom_right", window_left=200),
 )
