@@ -59,6 +59,14 @@ SHAPES = {
     "d256": of_dims(WIDE, 256, 256),
     "d512": of_dims(WIDE, 512, 512),
     "narrow": NARROW,
+    "e4m3": replace(WIDE, dtype="float8_e4m3fn"),
+    "e5m2-out": replace(WIDE, dtype="float8_e5m2", out_dtype="float8_e5m2"),
+}
+CONVERSIONS = {
+    "float16": "cvt.rn.f16x2.f32",
+    "bfloat16": "cvt.rn.bf16x2.f32",
+    "float8_e4m3fn": "cvt.rn.satfinite.e4m3x2.f32",
+    "float8_e5m2": "cvt.rn.satfinite.e5m2x2.f32",
 }
 EVERY = pytest.mark.parametrize("config", SHAPES.values(), ids=SHAPES)
 
@@ -95,9 +103,10 @@ def test_products_and_copies_are_those_of_the_chip(config, ptx):
     codes = opcodes(forward_lines(text))
     products = [c for c in codes if c.startswith("tcgen05.mma")]
     # Per sub-tile: Q K^T over the columns there are, P V over a tile's keys.
-    steps = config.k_steps + config.tile_n // 16
+    steps = config.k_steps + config.tile_n // config.k_width
     assert len(products) == config.sub_tiles * steps
-    assert all(".cta_group::1.kind::f16" in c for c in products)
+    format_kind = "f8f6f4" if config.narrow else "f16"
+    assert all(f".cta_group::1.kind::{format_kind}." in c + "." for c in products)
     loads = [c for c in codes if c.startswith("cp.async.bulk.tensor")]
     shared = [c for c in loads if ".multicast::cluster" in c]
     values = config.v_slices * config.chunks_v
@@ -109,8 +118,8 @@ def test_products_and_copies_are_those_of_the_chip(config, ptx):
     }
     for needed in ("tcgen05.alloc", "tcgen05.relinquish", "tcgen05.dealloc"):
         assert sum(c.startswith(needed) for c in codes) == 1
-    kind = "bf16x2" if config.dtype == "bfloat16" else "f16x2"
-    assert f"cvt.rn.{kind}.f32" in codes
+    for dtype in (config.dtype, config.out_dtype):
+        assert CONVERSIONS[dtype] in codes
     for packed in ("fma.rn.f32x2", "add.rn.f32x2", "mul.rn.f32x2"):
         assert packed in codes
 
