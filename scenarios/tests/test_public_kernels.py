@@ -33,6 +33,7 @@ CASES = {
     "fa4": {"d256-grouped-causal": 1, "splits-d128": 3, "clc-d128": 1},
     "cudnn": {
         "d192x128-crossed": 2,
+        "d256-crossed": 2,
         "d128-unequal": 2,
         "fp8-d128-unequal": 2,
         "d512-grouped-causal": 2,
@@ -43,8 +44,7 @@ CASES = {
 SEEDS = 20
 
 TOLD = frozenset(
-    {"fp8-d128-unequal", "d512-grouped-causal"}
-    | {"d512-roles-unequal", "d512-roles-crossed"}
+    {"fp8-d128-unequal", "d512-roles-unequal", "d512-roles-crossed"},
 )
 """Scenarios with races that docs/public-kernels.md tells of. Here they run without
 looking for any."""
