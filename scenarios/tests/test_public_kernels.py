@@ -36,6 +36,7 @@ CASES = {
         "d256-crossed": 2,
         "d128-unequal": 2,
         "fp8-d128-unequal": 2,
+        "fp8-d128-crossed": 2,
         "d512-grouped-causal": 2,
     },
 }
@@ -44,7 +45,8 @@ CASES = {
 SEEDS = 20
 
 TOLD = frozenset(
-    {"fp8-d128-unequal", "d512-roles-unequal", "d512-roles-crossed"},
+    {"fp8-d128-unequal", "fp8-d128-crossed"}
+    | {"d512-roles-unequal", "d512-roles-crossed"}
 )
 """Scenarios with races that docs/public-kernels.md tells of. Here they run without
 looking for any."""
