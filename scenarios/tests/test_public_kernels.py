@@ -36,7 +36,6 @@ CASES = {
         "d256-crossed": 2,
         "d128-unequal": 2,
         "fp8-d128-unequal": 2,
-        "fp8-d128-plain": 2,
         "fp8-d128-crossed": 2,
         "d512-grouped-causal": 2,
     },
