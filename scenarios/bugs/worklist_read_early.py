@@ -15,6 +15,7 @@ _BUILD = """\
         heads_q,
         tokens_q,
         tokens_kv,
+        amax,
     ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
 """
 _FORWARD = """\
