@@ -117,7 +117,9 @@ class CardRun(CaseRun):
     def _host_facts(self, driver: Driver) -> Hashable | None:
         """Return all that host code sees of a case but sizes; None if it is not told.
 
-        Lengths are on the device: what the host does cannot depend on them unseen.
+        Lengths are on the device: what the host does cannot depend on them unseen. Of
+        sizes it sees which are 0: a call without tokens launches nothing, and shows
+        nothing of one that does.
         """
         if not isinstance(driver, PlansAhead):
             return None
@@ -125,6 +127,7 @@ class CardRun(CaseRun):
         return (
             driver.compile_key(problem, self.settings.arch),
             *(case.stream, case.layout, case.out_layout, case.lse),
+            *(case.capacity_q == 0, case.capacity_kv == 0),
         )
 
     def _call(

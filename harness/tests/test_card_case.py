@@ -265,6 +265,22 @@ def test_what_host_code_does_is_shown_once_for_each_plan(monkeypatch):
     assert "watched in two-short" in cases[1].checks["cache"].reason
 
 
+def test_a_call_without_tokens_says_nothing_of_one_with_some(monkeypatch):
+    monkeypatch.setattr(card_case, "current_world", lambda **_: host_world())
+    monkeypatch.setattr(card_case, "CardLog", NoLog)
+    some = catalogue.by_name("two-short")
+    none = dataclasses.replace(
+        some, name="none", lengths_q=(0, 0), tail_q=0, tail_fill="nan"
+    )
+    assert none.capacity_q == 0
+    made = Made(none)
+    bench = Bench(settings=SETTINGS, driver=made)
+    for scenario in (none, some):
+        made.scenario = scenario
+        assert failed(run_case(bench, scenario)) == set()
+    assert sorted(bench.watched.values()) == ["none", "two-short"]
+
+
 def test_a_plan_whose_host_code_failed_is_watched_again(monkeypatch):
     monkeypatch.setattr(card_case, "current_world", lambda **_: host_world())
     monkeypatch.setattr(card_case, "CardLog", NoLog)
