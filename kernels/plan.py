@@ -209,6 +209,7 @@ class Compiled:
             lengths_q.data_ptr(),
             lengths_kv.data_ptr(),
             workspace.data_ptr(),
+            # Places of the factors of one-byte operands; no plan takes those yet.
             *(0,) * 5,
         )
         self.function(
