@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidestream.scenarios import catalogue_wide
+from sidestream.scenarios.catalogue_wide import PACKED
+from sidestream.scenarios.catalogue_wide import SHAPES as WIDE_SHAPES
 from sidestream.scenarios.scenario import Scenario
 
 EACH_TAG = "each"
@@ -20,17 +21,9 @@ EACH_TAG = "each"
 SHAPES: dict[str, dict[str, Any]] = {
     "d64": {"head_dim": 64},
     "d128": {"head_dim": 128},
-    **catalogue_wide.SHAPES,
+    **WIDE_SHAPES,
 }
 
-PACKED: dict[str, Any] = {
-    "causal": "bottom_right",
-    "lse": "token_major",
-    "lengths_q_form": "prefix",
-    "lengths_kv_form": "prefix",
-    "max_len_q": 512,
-    "max_len_kv": 512,
-}
 WINDOWED: dict[str, Any] = {
     "dtype": "float16",
     "causal": "top_left",

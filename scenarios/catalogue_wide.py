@@ -21,7 +21,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "d512": {"head_dim": 512},
 }
 
-_SHARED: dict[str, Any] = {
+PACKED: dict[str, Any] = {
     "causal": "bottom_right",
     "lse": "token_major",
     "lengths_q_form": "prefix",
@@ -44,7 +44,7 @@ def _of(shape: str) -> tuple[Scenario, ...]:
         )
 
     def shared(name: str, description: str, *tags: str, **facts: Any) -> Scenario:
-        return wide(name, description, *tags, **(_SHARED | facts))
+        return wide(name, description, *tags, **(PACKED | facts))
 
     return (
         shared(

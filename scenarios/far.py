@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from sidestream.kernels.common.worklist import HEADER_WORDS
 from sidestream.kernels.spec import MAX_TOKENS
-from sidestream.scenarios.catalogue_each import PACKED, SHAPES, WINDOWED
+from sidestream.scenarios.catalogue_each import SHAPES, WINDOWED
+from sidestream.scenarios.catalogue_wide import PACKED
 from sidestream.scenarios.layout import View
 from sidestream.scenarios.scenario import Scenario
 

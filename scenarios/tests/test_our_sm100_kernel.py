@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from many_schedules import SEEDS, ManySchedules
 
-from sidestream.harness.checks import determinism, execution
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Verdict
 from sidestream.harness.run.bench import Bench
-from sidestream.harness.run.case import CaseRun, run_case
+from sidestream.harness.run.case import run_case
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.problem import problem_of
 from sidestream.harness.run.script import run_script
@@ -38,7 +38,6 @@ BETWEEN = ("wide-d72x136", "wide-d136x40")
 PLAY = Path(__file__).parents[1] / "adversary" / "play.py"
 SITUATIONS = ("two-streams", "scratch-freed-in-use", "captured")
 STEPS = 12
-SEEDS = range(1, 21)
 
 UNEQUAL = Scenario(
     name="unequal",
@@ -82,34 +81,6 @@ def test_the_steps_of_a_trace_share_one_compilation():
     cases = [require_clean(bench, step.scenario()) for step in steps]
     assert sum(case.compiles for case in cases) <= 1
     assert len({step.totals for step in steps}) > STEPS // 2
-
-
-class ManySchedules(CaseRun):
-    """One call under round-robin and then under every seed, the strictest order."""
-
-    def _execute(self, call, prepared, log, stream):
-        self.asked = call.launches(prepared)
-        for seed in (0, *SEEDS):
-            options = Options(
-                seed=seed,
-                sms=self.settings.sms,
-                max_smem=self.bench.device().chip.smem_per_block,
-                tensor_memory_check=True,
-                isa_order=True,
-            )
-            self.runs.append(
-                call.execute(
-                    prepared,
-                    label=f"seed {seed}",
-                    pattern="random",
-                    options=lambda options=options: options,
-                )
-            )
-        kernel = self.settings.kernel
-        return [
-            execution.check(self.runs, kernel=kernel),
-            determinism.check(self.runs, rows=self.rows, kernel=kernel),
-        ]
 
 
 @pytest.mark.parametrize("heads_kv", [1, 2])

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from many_schedules import SEEDS, ManySchedules
 
-from sidestream.harness.checks import determinism, execution
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Verdict
 from sidestream.harness.run.bench import Bench
-from sidestream.harness.run.case import CaseRun, run_case
+from sidestream.harness.run.case import run_case
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.problem import problem_of
 from sidestream.harness.run.script import run_script
@@ -36,7 +36,6 @@ NAMES = [
 
 PLAY = Path(__file__).parents[1] / "adversary" / "play.py"
 SITUATIONS = ("two-streams", "scratch-freed-in-use", "captured")
-SEEDS = range(1, 21)
 
 UNEQUAL = Scenario(
     name="unequal",
@@ -69,33 +68,6 @@ def test_what_is_wider_is_declined_with_a_reason(bench):
     for scenario in WIDE:
         wider = max(scenario.head_dim, scenario.width_v) > 256
         assert (bench.declines(scenario) is not None) == wider, scenario.name
-
-
-class ManySchedules(CaseRun):
-    """One call under round-robin and then under every seed, the strictest order."""
-
-    def _execute(self, call, prepared, log, stream):
-        self.asked = call.launches(prepared)
-        for seed in (0, *SEEDS):
-            options = Options(
-                seed=seed,
-                sms=self.settings.sms,
-                max_smem=self.bench.device().chip.smem_per_block,
-                isa_order=True,
-            )
-            self.runs.append(
-                call.execute(
-                    prepared,
-                    label=f"seed {seed}",
-                    pattern="random",
-                    options=lambda options=options: options,
-                )
-            )
-        kernel = self.settings.kernel
-        return [
-            execution.check(self.runs, kernel=kernel),
-            determinism.check(self.runs, rows=self.rows, kernel=kernel),
-        ]
 
 
 @pytest.mark.parametrize("rows", [128, 16])
