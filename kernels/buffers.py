@@ -39,6 +39,11 @@ class CallTensors:
     lengths_kv: DeviceTensor
     workspace: DeviceTensor
     sinks: DeviceTensor | None
+    descale_q: DeviceTensor | None
+    descale_k: DeviceTensor | None
+    descale_v: DeviceTensor | None
+    scale_out: DeviceTensor | None
+    amax: DeviceTensor | None
 
 
 def _dtype_name(tensor: DeviceTensor) -> str:
@@ -175,6 +180,34 @@ def check_sinks(sinks: DeviceTensor | None, spec: AttentionSpec) -> None:
     _require_aligned("sinks", sinks, 4)
 
 
+def check_factors(tensors: CallTensors, spec: AttentionSpec) -> None:
+    """Check presence, dtype and shape of the scalars of one-byte operands.
+
+    Raises:
+        ContractError: naming the scalar and the rule it breaks.
+    """
+    inputs, output = "one-byte inputs", "a one-byte output"
+    for name, needed, reason in (
+        ("descale_q", spec.narrow, inputs),
+        ("descale_k", spec.narrow, inputs),
+        ("descale_v", spec.narrow, inputs),
+        ("scale_out", spec.narrow_output, output),
+        ("amax", spec.narrow, inputs),
+    ):
+        tensor: DeviceTensor | None = getattr(tensors, name)
+        if not needed:
+            if tensor is not None:
+                raise ContractError(f"{name} is given, but the plan has not {reason}")
+            continue
+        if tensor is None:
+            raise ContractError(f"{name} is missing; the plan has {reason}")
+        _require_dtype(name, tensor, "float32")
+        shape = tuple(int(extent) for extent in tensor.shape)
+        if shape not in ((), (1,)):
+            raise ContractError(f"{name} has shape {shape}; expected () or (1,)")
+        _require_aligned(name, tensor, 4)
+
+
 def check_workspace(workspace: DeviceTensor, required: int) -> None:
     """Check the workspace's size in bytes, density and 128-byte alignment."""
     covered = footprint(workspace)
@@ -195,6 +228,7 @@ def check_disjoint(tensors: CallTensors) -> None:
         "out": tensors.out,
         "lse": tensors.lse,
         "workspace": tensors.workspace,
+        "amax": tensors.amax,
     }
     read = {
         "q": tensors.q,
@@ -203,6 +237,10 @@ def check_disjoint(tensors: CallTensors) -> None:
         "lengths_q": tensors.lengths_q,
         "lengths_kv": tensors.lengths_kv,
         "sinks": tensors.sinks,
+        "descale_q": tensors.descale_q,
+        "descale_k": tensors.descale_k,
+        "descale_v": tensors.descale_v,
+        "scale_out": tensors.scale_out,
     }
     outputs = [(name, footprint(t)) for name, t in written.items() if t is not None]
     inputs = [(name, footprint(t)) for name, t in read.items() if t is not None]

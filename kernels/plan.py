@@ -53,7 +53,7 @@ def config_of(spec: AttentionSpec) -> KernelConfig:
     has_left = spec.window_left is not None
     facts: dict[str, Any] = {
         "dtype": spec.dtype,
-        "out_dtype": spec.dtype,
+        "out_dtype": spec.output_dtype,
         "head_dim": spec.head_dim,
         "head_dim_v": spec.width_v,
         "anchor": spec.diagonal if has_left or has_right else "top_left",
@@ -126,8 +126,19 @@ class Compiled:
         workspace: DeviceTensor,
         stream: int,
         sinks: DeviceTensor | None = None,
+        descale_q: DeviceTensor | None = None,
+        descale_k: DeviceTensor | None = None,
+        descale_v: DeviceTensor | None = None,
+        scale_out: DeviceTensor | None = None,
+        amax: DeviceTensor | None = None,
     ) -> None:
         """Enqueue the work-list kernel and the forward kernel on `stream`.
+
+        One-byte inputs stand for their numbers times `descale_q`, `descale_k` and
+        `descale_v`; a one-byte output is the result times `scale_out`, rounded to the
+        nearest and held to the largest finite number. `amax` becomes the largest
+        magnitude of the result in live rows, before that factor and the rounding, NaN
+        passed over: 0 where there is none, whatever it held.
 
         Args:
             q: (T_q, heads_q, head_dim); T_q is a capacity, rows past the live total
@@ -141,6 +152,11 @@ class Compiled:
             workspace: at least `Plan.workspace_bytes()`, 128-byte aligned.
             stream: stream handle.
             sinks: float32 (heads_q,), if declared.
+            descale_q: float32 scalar, () or (1,), with one-byte inputs only.
+            descale_k: likewise.
+            descale_v: likewise.
+            scale_out: likewise, with a one-byte output only.
+            amax: likewise, with one-byte inputs only; written.
 
         Raises:
             ContractError: metadata that break the plan; nothing was launched.
@@ -155,6 +171,11 @@ class Compiled:
             lengths_kv=lengths_kv,
             workspace=workspace,
             sinks=sinks,
+            descale_q=descale_q,
+            descale_k=descale_k,
+            descale_v=descale_v,
+            scale_out=scale_out,
+            amax=amax,
         )
         spec = self.spec
         view_q = buffers.check_tokens(
@@ -167,7 +188,11 @@ class Compiled:
             "v", v, dtype=spec.dtype, heads=spec.heads_kv, head_dim=spec.width_v
         )
         view_out = buffers.check_tokens(
-            "out", out, dtype=spec.dtype, heads=spec.heads_q, head_dim=spec.width_v
+            "out",
+            out,
+            dtype=spec.output_dtype,
+            heads=spec.heads_q,
+            head_dim=spec.width_v,
         )
         if view_out.tokens != view_q.tokens:
             raise ContractError(
@@ -179,6 +204,7 @@ class Compiled:
         buffers.check_lengths("lengths_q", lengths_q, spec.lengths_q, spec.batch)
         buffers.check_lengths("lengths_kv", lengths_kv, spec.lengths_kv, spec.batch)
         buffers.check_sinks(sinks, spec)
+        buffers.check_factors(tensors, spec)
         buffers.check_workspace(workspace, workspace_bytes(spec))
         buffers.check_device(tensors)
         buffers.check_disjoint(tensors)
@@ -189,28 +215,28 @@ class Compiled:
                 f"{view_q.tokens} tokens of {spec.heads_q} heads make {units} tiles; "
                 f"at most {MAX_UNITS - 1}"
             )
-        if view_q.tokens == 0:
+        if view_q.tokens == 0 and amax is None:
             return
         declared = spec.batch * -(-spec.max_len_q // rows) * heads
         cluster = self.config.cluster
         clusters = min(
             max(spec.sms * self.config.ctas_per_sm // cluster, 1),
             declared,
-            units,
+            units if view_q.tokens else 1,
         )
+        # An empty side may have no address at all, and its map is never used. A call
+        # without query tokens is launched where its largest output has to become 0.
+        borrowed = workspace.data_ptr()
+        places = (view_q, view_k, view_v, view_out)
+        optional = (lse, sinks)
+        factors = (descale_q, descale_k, descale_v, scale_out, amax)
         addresses = (
-            view_q.address,
-            # An empty K/V side may have no address at all; its map is never used.
-            view_k.address if view_k.tokens else view_q.address,
-            view_v.address if view_v.tokens else view_q.address,
-            view_out.address,
-            lse.data_ptr() if lse is not None else 0,
-            sinks.data_ptr() if sinks is not None else 0,
+            *(view.address if view.tokens else borrowed for view in places),
+            *(tensor.data_ptr() if tensor is not None else 0 for tensor in optional),
             lengths_q.data_ptr(),
             lengths_kv.data_ptr(),
             workspace.data_ptr(),
-            # Places of the factors of one-byte operands; no plan takes those yet.
-            *(0,) * 5,
+            *(tensor.data_ptr() if tensor is not None else 0 for tensor in factors),
         )
         self.function(
             *pointers(self.config, addresses),

@@ -62,6 +62,11 @@ class Compiled(Protocol):
         workspace: DeviceTensor,
         stream: int,
         sinks: DeviceTensor | None = None,
+        descale_q: DeviceTensor | None = None,
+        descale_k: DeviceTensor | None = None,
+        descale_v: DeviceTensor | None = None,
+        scale_out: DeviceTensor | None = None,
+        amax: DeviceTensor | None = None,
     ) -> None:
         """Enqueue one call on `stream`.
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from sidestream.kernels.common.config import element_bytes
 from sidestream.kernels.errors import ContractError, PlanError
 
-DType = Literal["float16", "bfloat16"]
+DType = Literal["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 Causal = Literal["none", "top_left", "bottom_right"]
 Anchor = Literal["top_left", "bottom_right"]
 LseLayout = Literal["none", "token_major", "head_major"]
@@ -27,6 +28,11 @@ LARGEST_HEAD_DIM: dict[str, int] = {
 }
 """Of queries and keys, and of values, by target."""
 
+LARGEST_NARROW_HEAD_DIM: dict[str, int] = {
+    "sm_100a": 128,
+}
+"""The same of one-byte inputs; a target without an entry serves none."""
+
 _MULTIPROCESSORS: dict[str, int] = {
     "sm_120a": 188,
     "sm_100a": 148,
@@ -42,12 +48,18 @@ class AttentionSpec:
     (bottom-right). It keeps key j when `j < len_kv`, `j <= diagonal + window_right`
     and `j >= diagonal - window_left`; `causal` is `window_right == 0` with its anchor.
 
+    One-byte inputs stand for their numbers times a float32 factor each, which `execute`
+    takes as device scalars; it then also writes the output's largest magnitude.
+
     Args:
-        dtype: element type of Q, K, V and the output.
+        dtype: element type of Q, K and V.
+        out_dtype: of the output, any of them with one-byte inputs; when None, and
+            always with two-byte inputs, `dtype`, but bfloat16 with one-byte ones.
         batch: sequences; fixed per plan, lengths may be 0.
         heads_q: query heads, a multiple of `heads_kv`.
         heads_kv: key/value heads.
         head_dim: of queries and keys; a multiple of 8, at most `LARGEST_HEAD_DIM`.
+            With one-byte inputs a multiple of 16, at most `LARGEST_NARROW_HEAD_DIM`.
         head_dim_v: of values and the output, `head_dim` when None.
         max_len_q: longest query sequence; chooses the tile height and the grid bound.
         max_len_kv: longest key sequence.
@@ -65,6 +77,7 @@ class AttentionSpec:
     """
 
     dtype: DType
+    out_dtype: DType | None = None
     batch: int
     heads_q: int
     heads_kv: int
@@ -88,6 +101,23 @@ class AttentionSpec:
     def width_v(self) -> int:
         """Head dimension of values and the output."""
         return self.head_dim if self.head_dim_v is None else self.head_dim_v
+
+    @property
+    def narrow(self) -> bool:
+        """Whether Q, K and V are of one byte, and come with factors of their own."""
+        return element_bytes(self.dtype) == 1
+
+    @property
+    def output_dtype(self) -> DType:
+        """The element type of the output."""
+        if self.out_dtype is not None:
+            return self.out_dtype
+        return "bfloat16" if self.narrow else self.dtype
+
+    @property
+    def narrow_output(self) -> bool:
+        """Whether the output is of one byte, and scaled by a factor of its own."""
+        return element_bytes(self.output_dtype) == 1
 
     @property
     def softmax_scale(self) -> float:
@@ -124,6 +154,12 @@ def check_spec(spec: AttentionSpec) -> None:
     )
     for name, kind in choices:
         _require_choice(name, getattr(spec, name), get_args(kind))
+    if spec.out_dtype is not None:
+        _require_choice("out_dtype", spec.out_dtype, get_args(DType))
+    if not spec.narrow and spec.output_dtype != spec.dtype:
+        raise PlanError(
+            f"out_dtype is {spec.out_dtype}; {spec.dtype} inputs give their own type"
+        )
     if spec.anchor is not None:
         _require_choice("anchor", spec.anchor, get_args(Anchor))
     for name in ("batch", "heads_q", "heads_kv", "max_len_q", "max_len_kv"):
@@ -150,12 +186,17 @@ def _require_choice(name: str, value: object, allowed: tuple[object, ...]) -> No
 
 
 def _check_head_dims(spec: AttentionSpec) -> None:
-    largest = LARGEST_HEAD_DIM[spec.arch]
+    step, largest = 8, LARGEST_HEAD_DIM[spec.arch]
+    if spec.narrow:
+        if spec.arch not in LARGEST_NARROW_HEAD_DIM:
+            raise PlanError(f"{spec.dtype} inputs are not served on {spec.arch}")
+        # Rows of whole 16-byte units, as TMA and wide stores need.
+        step, largest = 16, LARGEST_NARROW_HEAD_DIM[spec.arch]
     for name, value in (("head_dim", spec.head_dim), ("head_dim_v", spec.width_v)):
-        if value % 8 or not 8 <= value <= largest:
+        if value % step or not step <= value <= largest:
             raise PlanError(
-                f"{name} is {value}; on {spec.arch} it must be a multiple of 8 in "
-                f"[8, {largest}]"
+                f"{name} is {value}; on {spec.arch} with {spec.dtype} inputs it must "
+                f"be a multiple of {step} in [{step}, {largest}]"
             )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, get_args
 
+from sidestream.kernels.common.config import element_bytes
 from sidestream.kernels.errors import PlanError
 from sidestream.kernels.spec import (
     Arch,
@@ -31,9 +32,16 @@ def _each(field: str, kind: Any) -> tuple[dict[str, Any], ...]:
     return tuple({field: value} for value in get_args(kind))
 
 
+def _outputs(dtype: str) -> tuple[dict[str, Any], ...]:
+    """Spell the declarations of an input type, with every output type it may have."""
+    if element_bytes(dtype) == 2:
+        return ({"dtype": dtype},)
+    return tuple({"dtype": dtype, "out_dtype": out} for out in get_args(DType))
+
+
 FEATURES: Mapping[str, tuple[dict[str, Any], ...]] = MappingProxyType(
     {
-        **{dtype: ({"dtype": dtype},) for dtype in get_args(DType)},
+        **{dtype: _outputs(dtype) for dtype in get_args(DType)},
         "MHA, GQA, MQA": (
             {"heads_q": 4, "heads_kv": 4},
             {"heads_q": 4, "heads_kv": 2},

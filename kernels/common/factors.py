@@ -24,7 +24,8 @@ def raise_amax(amax: cute.Pointer, value: Float32) -> None:
     """Make `amax` at least the largest `value` of the warp, none of them negative.
 
     A maximum does not depend on who comes first, so that equal calls leave equal bits.
+    A NaN is passed over: its pattern, which numbers are compared by, is the largest.
     """
-    largest = cute.arch.warp_reduction_max(value)
+    largest = cute.arch.warp_reduction_max(cute.arch.fmax(value, Float32(0.0)))
     if cute.arch.lane_idx() == 0:
         cute.arch.atomic_fmax(amax, largest, sign_bit=False, sem="relaxed", scope="gpu")

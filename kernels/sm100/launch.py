@@ -56,8 +56,8 @@ def sidestream_sm100(
 ) -> None:
     """Both launches of one attention call; strides count elements, tokens capacity.
 
-    A tensor map cannot have an empty dimension, so an empty K/V side is declared one
-    token long; the work list is clamped to the true capacity and never reaches it.
+    A tensor map cannot have an empty dimension, so an empty side is declared one token
+    long; the work list is clamped to the true capacity and never reaches it.
     """
     group = heads_q // heads_kv
     unit_rows = Int32(config.cta_rows)
@@ -87,9 +87,10 @@ def sidestream_sm100(
     layout_v = tile_layout(
         config, config.box_v, (config.v_sharers, config.chunks_v, config.stages)
     )
+    map_q = cutlass.max(tokens_q, Int32(1))
     map_kv = cutlass.max(tokens_kv, Int32(1))
     dim, dim_v = config.head_dim, config.head_dim_v
-    global_q = token_tensor(q, tokens_q, dim, heads_q, q_token_stride, q_head_stride)
+    global_q = token_tensor(q, map_q, dim, heads_q, q_token_stride, q_head_stride)
     global_k = token_tensor(k, map_kv, dim, heads_kv, k_token_stride, k_head_stride)
     global_v = token_tensor(v, map_kv, dim_v, heads_kv, v_token_stride, v_head_stride)
     atom_q, tma_q = tma_load(global_q, layout_q, config.box)

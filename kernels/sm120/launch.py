@@ -56,8 +56,8 @@ def sidestream_sm120(
 ) -> None:
     """Both launches of one attention call; strides count elements, tokens capacity.
 
-    A tensor map cannot have an empty dimension, so an empty K/V side is declared one
-    token long; the work list is clamped to the true capacity and never reaches it.
+    A tensor map cannot have an empty dimension, so an empty side is declared one token
+    long; the work list is clamped to the true capacity and never reaches it.
     """
     build_worklist(
         config,
@@ -75,9 +75,10 @@ def sidestream_sm120(
     layout_q = tile_layout(config, config.tile_m, (config.row_chunks,))
     layout_k = tile_layout(config, config.tile_n, (config.chunks, config.stages))
     layout_v = tile_layout(config, config.tile_n, (config.chunks_v, config.stages))
+    map_q = cutlass.max(tokens_q, Int32(1))
     map_kv = cutlass.max(tokens_kv, Int32(1))
     global_q = token_tensor(
-        q, tokens_q, config.head_dim, heads_q, q_token_stride, q_head_stride
+        q, map_q, config.head_dim, heads_q, q_token_stride, q_head_stride
     )
     global_k = token_tensor(
         k, map_kv, config.head_dim, heads_kv, k_token_stride, k_head_stride

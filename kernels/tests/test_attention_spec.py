@@ -17,12 +17,19 @@ SPEC = AttentionSpec(
     max_len_q=100,
     max_len_kv=200,
 )
+FLOAT8 = {"dtype": "float8_e4m3fn", "arch": "sm_100a", "head_dim": 128}
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"dtype": "float32"}, "dtype is 'float32'"),
+        ({"out_dtype": "float32"}, "out_dtype is 'float32'"),
+        ({"out_dtype": "bfloat16"}, "float16 inputs give their own type"),
+        ({"dtype": "float8_e5m2", "arch": "sm_90a"}, "not served on sm_90a"),
+        (FLOAT8 | {"head_dim": 72}, r"inputs it must be a multiple of 16 in"),
+        (FLOAT8 | {"head_dim_v": 8}, r"multiple of 16 in \[16, 128\]"),
+        (FLOAT8 | {"head_dim": 144}, r"multiple of 16 in \[16, 128\]"),
         ({"head_dim": 60}, "multiple of 8"),
         ({"head_dim": 264}, r"multiple of 8 in \[8, 256\]"),
         ({"head_dim_v": 264, "arch": "sm_90a"}, r"multiple of 8 in \[8, 256\]"),
@@ -66,6 +73,10 @@ def test_a_plan_says_why_it_declines(change, reason):
         {"window_left": 5, "window_right": 0, "anchor": "bottom_right"},
         {"scale": -0.5},
         {"arch": "sm_90a", "multiprocessors": 1},
+        {"out_dtype": "float16"},
+        FLOAT8,
+        FLOAT8 | {"out_dtype": "float16"},
+        FLOAT8 | {"dtype": "float8_e5m2", "out_dtype": "float8_e4m3fn", "head_dim": 16},
     ],
 )
 def test_a_served_declaration_is_planned(change):
@@ -74,6 +85,19 @@ def test_a_served_declaration_is_planned(change):
 
 def test_the_scale_defaults_to_the_inverse_root_of_the_head_dimension():
     assert SPEC.softmax_scale == 0.125
+
+
+@pytest.mark.parametrize(
+    ("change", "dtype"),
+    [
+        ({}, "float16"),
+        ({"dtype": "bfloat16"}, "bfloat16"),
+        (FLOAT8, "bfloat16"),
+        (FLOAT8 | {"out_dtype": "float8_e4m3fn"}, "float8_e4m3fn"),
+    ],
+)
+def test_the_output_type_follows_the_inputs_unless_it_is_given(change, dtype):
+    assert replace(SPEC, **change).output_dtype == dtype
 
 
 @pytest.mark.parametrize(

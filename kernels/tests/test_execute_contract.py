@@ -33,6 +33,10 @@ POINTERS = [
 ]
 
 
+SPEC8 = replace(SPEC, dtype="float8_e4m3fn", out_dtype="float8_e5m2", arch="sm_100a")
+FACTORS = ["descale_q", "descale_k", "descale_v", "scale_out", "amax"]
+
+
 def compiled(spec):
     launches = []
     function = lambda *arguments: launches.append(arguments)  # noqa: E731
@@ -61,6 +65,15 @@ def arguments(spec=SPEC, tokens_q=10, tokens_kv=12):
     }
 
 
+def arguments8(**sizes):
+    """A call of `SPEC8`."""
+    call = arguments(SPEC8, **sizes)
+    for name in ("q", "k", "v"):
+        call[name] = call[name].to(torch.float8_e4m3fn)
+    call["out"] = call["out"].to(torch.float8_e5m2)
+    return call | {name: torch.ones(1) for name in FACTORS}
+
+
 def scalars(launch):
     return dict(zip(SCALARS, (s.value for s in launch[14:32]), strict=True))
 
@@ -69,6 +82,19 @@ def misaligned(tensor, by):
     size = tensor.numel() * tensor.element_size()
     raw = aligned(size + 128)
     return raw[by : by + size].view(tensor.dtype).view(tensor.shape)
+
+
+class Shifted:
+    """A tensor that lies `by` bytes further, where torch itself makes none."""
+
+    def __init__(self, tensor, by):
+        self.tensor, self.by = tensor, by
+
+    def __getattr__(self, name):
+        return getattr(self.tensor, name)
+
+    def data_ptr(self):
+        return self.tensor.data_ptr() + self.by
 
 
 BREAKS = {
@@ -176,6 +202,106 @@ def test_unexpected_lse_and_sinks_are_refused():
     assert launches == []
 
 
+BREAKS8 = {
+    "out dtype": (
+        lambda a: a.update(out=a["out"].to(torch.float8_e4m3fn)),
+        "out has dtype float8_e4m3fn; the plan declares float8_e5m2",
+    ),
+    "missing descale": (lambda a: a.update(descale_k=None), "descale_k is missing"),
+    "missing scale": (lambda a: a.update(scale_out=None), "scale_out is missing"),
+    "missing amax": (lambda a: a.update(amax=None), "amax is missing"),
+    "dtype": (
+        lambda a: a.update(descale_q=torch.ones(1, dtype=torch.half)),
+        "descale_q has dtype float16; the plan declares float32",
+    ),
+    "shape": (
+        lambda a: a.update(descale_v=torch.ones(4)),
+        r"descale_v has shape \(4,\); expected \(\) or \(1,\)",
+    ),
+    "alignment": (
+        lambda a: a.update(amax=Shifted(torch.ones(1), 2)),
+        "amax is not aligned to 4 bytes",
+    ),
+    "device": (
+        lambda a: a.update(scale_out=torch.ones(1, device="meta")),
+        "scale_out is on meta",
+    ),
+    "amax on factor": (
+        lambda a: a.update(amax=a["descale_q"]),
+        "amax overlaps descale_q",
+    ),
+    "amax on scale": (
+        lambda a: a.update(amax=a["scale_out"]),
+        "amax overlaps scale_out",
+    ),
+    "amax on lse": (lambda a: a.update(amax=a["lse"][0, :1]), "lse overlaps amax"),
+    "amax in workspace": (
+        lambda a: a.update(amax=a["workspace"].view(torch.float32)[:1]),
+        "workspace overlaps amax",
+    ),
+    "stride": (
+        lambda a: a.update(
+            k=torch.zeros(12, 2, 72, dtype=torch.uint8).view(torch.float8_e4m3fn)[
+                :, :, :64
+            ]
+        ),
+        "k: head stride of 72 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS8)
+def test_a_broken_call_of_one_byte_operands_is_refused(name):
+    change, reason = BREAKS8[name]
+    target, launches = compiled(SPEC8)
+    call = arguments8()
+    change(call)
+    with pytest.raises(ContractError, match=reason):
+        target.execute(**call)
+    assert launches == []
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_factors_of_wide_operands_are_refused(name):
+    target, launches = compiled(SPEC)
+    with pytest.raises(ContractError, match=f"{name} is given"):
+        target.execute(**(arguments() | {name: torch.ones(1)}))
+    assert launches == []
+
+
+def test_a_wide_output_has_no_factor():
+    target, launches = compiled(replace(SPEC8, out_dtype="float16"))
+    call = arguments8() | {"out": torch.zeros(10, 4, 64, dtype=torch.half)}
+    with pytest.raises(ContractError, match="scale_out is given"):
+        target.execute(**call)
+    target.execute(**(call | {"scale_out": None}))
+    assert launches[0][12] is None
+
+
+def test_factors_reach_the_launch_and_inputs_may_share_one():
+    target, launches = compiled(SPEC8)
+    call = arguments8()
+    call["descale_v"] = call["descale_k"] = torch.ones(())
+    target.execute(**call)
+    (launch,) = launches
+    assert [int(p._pointer) for p in launch[9:14]] == [
+        call[name].data_ptr() for name in FACTORS
+    ]
+    # Strides of one-byte elements count elements all the same.
+    assert scalars(launch)["k_token"] == 128
+
+
+def test_no_query_capacity_still_resets_the_largest_output():
+    target, launches = compiled(SPEC8)
+    call = arguments8(tokens_q=0, tokens_kv=0)
+    target.execute(**call)
+    (launch,) = launches
+    places = [int(p._pointer) for p in launch[:4]]
+    assert places == [call["workspace"].data_ptr()] * 4
+    assert int(launch[13]._pointer) == call["amax"].data_ptr()
+    assert scalars(launch)["ctas"] == target.config.cluster
+
+
 def test_the_launch_receives_addresses_extents_and_strides():
     target, launches = compiled(SPEC)
     call = arguments()
@@ -237,7 +363,8 @@ def test_keys_without_storage_borrow_an_address():
     target, launches = compiled(SPEC)
     call = arguments(tokens_kv=0)
     target.execute(**call)
-    assert int(launches[0][1]._pointer) == call["q"].data_ptr()
+    places = [int(p._pointer) for p in launches[0][1:3]]
+    assert places == [call["workspace"].data_ptr()] * 2
     assert scalars(launches[0])["tokens_kv"] == 0
 
 

@@ -4,6 +4,7 @@ Declarations are drawn in pairs, the second with some facts of the first changed
 they promise is spelled here apart from the code that makes keys.
 """
 
+import itertools
 from dataclasses import fields, replace
 from typing import get_args
 
@@ -24,6 +25,8 @@ from sidestream.kernels.spec import (
 )
 from sidestream.kernels.support import HEAD_DIMS, matrix, spell_dims
 
+ONE_BYTE = [name for name in get_args(DType) if name.startswith("float8")]
+TWO_BYTES = [name for name in get_args(DType) if name not in ONE_BYTE]
 WIDTHS = st.none() | st.integers(0, 3) | st.integers(0, 70_000)
 FREE = {
     "batch": st.integers(1, 1000),
@@ -34,7 +37,6 @@ FREE = {
 }
 """What travels as arguments: it must never change a key."""
 KEYED = {
-    "dtype": st.sampled_from(get_args(DType)),
     "causal": st.sampled_from(get_args(Causal)),
     "window_left": WIDTHS,
     "window_right": WIDTHS,
@@ -61,10 +63,24 @@ def accepted(spec):
         assume(False)
 
 
-def drawn(data, arch, dims):
-    facts = {name: data.draw(kind, name) for name, kind in (FREE | KEYED).items()}
-    head_dim, head_dim_v = dims
-    return AttentionSpec(arch=arch, head_dim=head_dim, head_dim_v=head_dim_v, **facts)
+def types(arch, dims):
+    """Pairs of types, of inputs and of the output, that a shape serves."""
+    row = next(r for r in matrix() if (r.arch, r.head_dims) == (arch, dims))
+    pairs = [(dtype, out) for dtype in TWO_BYTES for out in (None, dtype)]
+    pairs += itertools.product(ONE_BYTE, (None, *get_args(DType)))
+    return [pair for pair in pairs if row.served[pair[0]]]
+
+
+def drawn(data, arch, dims, only=None):
+    """A declaration, or of `only` these facts."""
+    names = sorted({*FREE, *KEYED, "types"} if only is None else only)
+    kinds = FREE | KEYED | {"types": st.sampled_from(types(arch, dims))}
+    facts = {name: data.draw(kinds[name], name) for name in names}
+    if "types" in facts:
+        facts["dtype"], facts["out_dtype"] = facts.pop("types")
+    if only is not None:
+        return facts
+    return AttentionSpec(arch=arch, head_dim=dims[0], head_dim_v=dims[1], **facts)
 
 
 def contract(spec):
@@ -74,8 +90,9 @@ def contract(spec):
     anchor = None
     if left or right:
         anchor = spec.causal if spec.causal != "none" else spec.anchor or "top_left"
+    out = spec.out_dtype or ("bfloat16" if spec.dtype in ONE_BYTE else spec.dtype)
     return (
-        *(spec.arch, spec.dtype, spec.head_dim, spec.width_v),
+        *(spec.arch, spec.dtype, out, spec.head_dim, spec.width_v),
         *(anchor, left, right, spec.sinks, spec.lse, spec.lengths_q, spec.lengths_kv),
         spec.scale is not None and spec.scale < 0.0,
         # Rows of a tile, where a target has several: for decoding, short, others.
@@ -93,9 +110,9 @@ def key_text(spec):
 def test_keys_are_equal_when_contracts_are(arch, dims, data):
     first = drawn(data, arch, dims)
     accepted(first)
-    changed = data.draw(st.sets(st.sampled_from(sorted(FREE | KEYED))), "changed")
-    facts = {name: data.draw((FREE | KEYED)[name]) for name in sorted(changed)}
-    second = replace(first, **facts)
+    names = sorted({*FREE, *KEYED, "types"})
+    changed = data.draw(st.sets(st.sampled_from(names)), "changed")
+    second = replace(first, **drawn(data, arch, dims, changed))
     accepted(second)
     same = contract(first) == contract(second)
     assert (plan(first).key == plan(second).key) == same
@@ -123,6 +140,25 @@ def test_what_an_argument_carries_is_in_no_key(arch, dims, data):
     assert "70001" not in text
 
 
+@pytest.mark.parametrize(("arch", "dims"), SHAPES)
+def test_types_of_inputs_and_output_are_both_in_the_key(arch, dims):
+    base = AttentionSpec(
+        dtype="bfloat16",
+        batch=2,
+        heads_q=2,
+        heads_kv=1,
+        head_dim=dims[0],
+        head_dim_v=dims[1],
+        max_len_q=300,
+        max_len_kv=300,
+        arch=arch,
+    )
+    specs = [replace(base, dtype=d, out_dtype=out) for d, out in types(arch, dims)]
+    promised = {contract(spec) for spec in specs}
+    assert len(promised) == (10 if len(specs) > 4 else 2)
+    assert len({plan(spec).key for spec in specs}) == len(promised)
+
+
 def test_shapes_of_one_target_have_keys_of_their_own():
     specs = [
         AttentionSpec(
@@ -145,4 +181,5 @@ def test_shapes_of_one_target_have_keys_of_their_own():
 
 def test_every_declared_fact_is_drawn():
     named = {field.name for field in fields(AttentionSpec)}
-    assert named == {*FREE, *KEYED, "arch", "head_dim", "head_dim_v"}
+    typed = {"dtype", "out_dtype"}
+    assert named == {*FREE, *KEYED, *typed, "arch", "head_dim", "head_dim_v"}
