@@ -89,7 +89,7 @@ def test_a_changed_argument_reuses_the_code(cache, change):
 def test_every_declared_field_is_either_keyed_or_an_argument():
     covered = {name for change in KEYED + ARGUMENTS for name in change}
     # What not every target or mask takes is covered below.
-    covered |= {"window_right", "anchor", "head_dim_v"}
+    covered |= {"window_right", "anchor", "head_dim_v", "out_dtype"}
     assert {field.name for field in fields(AttentionSpec)} == covered
 
 
@@ -111,6 +111,13 @@ def test_a_head_dim_of_values_of_their_own_is_keyed(cache):
     dims = (None, 192, 128, 64)
     keys = {plan(replace(spec, head_dim_v=dim)).key for dim in dims}
     assert len(keys) == len(dims) - 1
+
+
+def test_an_output_type_of_its_own_is_keyed(cache):
+    spec = replace(SPEC, arch="sm_100a", dtype="float8_e4m3fn")
+    types = (None, "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
+    keys = {plan(replace(spec, out_dtype=kind)).key for kind in types}
+    assert len(keys) == len(types) - 1
 
 
 def test_the_longest_query_is_an_argument_where_tiles_have_one_height(cache):
