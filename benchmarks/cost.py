@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sidestream.harness.finding import Verdict
+from sidestream.kernels.spec import LARGEST_HEAD_DIM
 from sidestream.reports import cost_text
 from sidestream.reports.cost import LaunchCost, document, parse
 from sidestream.scenarios.catalogue_wide import SHAPES
@@ -56,7 +57,7 @@ WIDE_PROBLEMS = tuple(
     for shape, dims in SHAPES.items()
     for problem in PROBLEMS
 )
-"""The same at head dims past 128, for targets that have kernels of them."""
+"""The same at head dims past 128; a target takes those that our kernels serve."""
 NARROW_PROBLEMS = tuple(
     replace(
         problem,
@@ -101,9 +102,9 @@ class Measured:
 
 def problems(arch: str) -> tuple[Scenario, ...]:
     """Return what is measured on a target."""
-    if arch != "sm_100a":
-        return PROBLEMS
-    return PROBLEMS + WIDE_PROBLEMS + NARROW_PROBLEMS
+    largest = LARGEST_HEAD_DIM[arch]
+    wide = tuple(p for p in WIDE_PROBLEMS if p.head_dim <= largest)
+    return PROBLEMS + wide + (NARROW_PROBLEMS if arch == "sm_100a" else ())
 
 
 def measure(arch: str, impls: Sequence[str] = ()) -> Iterator[Measured]:

@@ -29,8 +29,8 @@ from sidestream.harness.dsl.activation import active
 from sidestream.harness.errors import UnsupportedError
 from sidestream.reference.tolerance import Arithmetic
 
-HEAD_DIMS = (64, 128)
-"""Head dims that are driven on SM120: those its template has tiles for."""
+SM120_SHAPES = ((64, 64), (128, 128), (192, 128), (256, 256))
+"""Head dims, of V last, that are driven on SM120."""
 FLOAT8_WEIGHT_SCALE = 2.0**4
 """P times this is what its SM100 kernels round to E4M3."""
 
@@ -100,14 +100,11 @@ class CudnnFrontend:
 
 def _sm120(problem: Problem) -> tuple[tuple[bool, str], ...]:
     """Pair what may be asked of SM120 in vain with the reason."""
+    shape = (problem.head_dim, problem.head_dim_v)
     return (
         (
-            problem.head_dim not in HEAD_DIMS,
-            f"driven at head dims {HEAD_DIMS}, not {problem.head_dim}",
-        ),
-        (
-            problem.head_dim_v != problem.head_dim,
-            "its SM120 kernel is driven with one head dim",
+            shape not in SM120_SHAPES,
+            f"driven on SM120 at head dims {SM120_SHAPES}, not {shape}",
         ),
         (problem.is_float8, "its SM120 kernel is driven with 16-bit inputs"),
     )
