@@ -37,6 +37,10 @@ class Shape:
         ctas_per_sm: CTAs whose registers fit into the 65,536 of a multiprocessor.
         registers: What `setmaxnreg` leaves a consumer thread of a 128-row tile; with
             the loader's warpgroup as many as the CTA started with.
+        lag: Growth of a row's maximum, in log2 units, that its reference may lag
+            behind. Until then weights reach at most 2^lag, which float16 holds, and
+            the output is not rescaled. Narrow tiles of keys see more maxima rise, and
+            a wide output has more to rescale.
     """
 
     largest: tuple[int, int]
@@ -44,11 +48,16 @@ class Shape:
     bands: int
     ctas_per_sm: int
     registers: int
+    lag: float
 
 
 SHAPES = (
-    Shape(largest=(192, 128), tile_n=64, bands=2, ctas_per_sm=2, registers=232),
-    Shape(largest=(256, 256), tile_n=32, bands=1, ctas_per_sm=1, registers=240),
+    Shape(
+        largest=(192, 128), tile_n=64, bands=2, ctas_per_sm=2, registers=232, lag=0.0
+    ),
+    Shape(
+        largest=(256, 256), tile_n=32, bands=1, ctas_per_sm=1, registers=240, lag=8.0
+    ),
 )
 """By size; the first one that holds both head dimensions is used."""
 

@@ -7,7 +7,9 @@ a quad share two rows.
 
 The running maximum `top` is kept in log2 units, already rounded after the product with
 the scale. It is a maximum of rounded products, so an unchanged maximum gives a rescale
-factor of exactly 1 and no drift over long sequences.
+factor of exactly 1 and no drift over long sequences. Where the shape has a lag, `top`
+follows only a greater growth; the result is the same softmax, since the reference
+cancels in the quotient.
 """
 
 import cutlass
@@ -82,6 +84,9 @@ def raise_top(
                 peak = cute.arch.fmax(peak, scores[4 * tile + 2 * half + j])
         before = top[half]
         after = cute.arch.fmax(before, quad_max(peak) * scale_log2)
+        if cutlass.const_expr(config.shape.lag > 0.0):
+            # Both may be -inf: their difference is NaN, and the comparison false.
+            after = cutlass.select_(after - before <= config.shape.lag, before, after)
         alpha[half] = cute.math.exp2(before - finite_or_zero(after), fastmath=True)
         top[half] = after
 
