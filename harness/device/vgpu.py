@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sidestream.harness.cuda.memory import AllocationTable, Snapshot
-from sidestream.harness.device import faults, races, unwritten, waits
+from sidestream.harness.device import faults, races, unwritten
 from sidestream.harness.device.programs import CACHE
 from sidestream.harness.errors import PtxError, UnsupportedError
 from sidestream.harness.exec.machine import Options, execute
@@ -272,6 +272,9 @@ def judge(
         )
     status = result.status
     if status in ("deadlock", "divergent-sync"):
+        # Imports networkx, which nothing else needs.
+        from sidestream.harness.device import waits
+
         found.append(waits.finding_of(result, program))
     elif status == "unsupported":
         ins = program.instruction(result.stop_pc)

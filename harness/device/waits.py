@@ -1,13 +1,15 @@
-"""Who waits for what when nothing moves, and which arrivals never came."""
+"""Who waits for what when nothing moves, and which arrival never came."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sidestream.harness.device.arrivals import ARRIVALS, Places, ahead_of, phase_of
+from sidestream.harness.device.arrivals import ARRIVALS, Arriver, Places
 from sidestream.harness.device.faults import shared_place
 from sidestream.harness.device.rules import DEADLOCK, DIVERGENT
 from sidestream.harness.device.sites import cta_text, site_at
+from sidestream.harness.device.wait_graph import Gate, Missing, WaitGraph, gate_of
+from sidestream.harness.exec import abi
 from sidestream.harness.exec.program import Program
 from sidestream.harness.exec.result import Result, Waiting
 from sidestream.harness.finding import Finding, Site
@@ -25,35 +27,49 @@ _SIGNALS = {
 
 
 def finding_of(result: Result, program: Program) -> Finding:
-    """Tell a deadlock or a divergent `.sync`: waits by instruction, missing signals."""
-    kinds = {wait.kind for wait in result.waiting}
+    """Tell a deadlock or a divergent `.sync`: waits by instruction, missing signals.
+
+    The first site is of the wait that nobody can end any more; waits that would end
+    with it are told as its victims.
+    """
+    kinds = {wait.kind for wait in result.waiting if wait.kind}
     divergent = result.status == "divergent-sync" or kinds == {"warp-sync"}
-    groups: dict[tuple[int, str, int], list[Waiting]] = {}
+    graph, order, told_of = _explained(result, program)
+    groups: dict[tuple[int, Gate], list[Waiting]] = {}
     for wait in result.waiting:
-        groups.setdefault((wait.pc, wait.kind, wait.address), []).append(wait)
-    barriers = _barriers(result, program)
-    worst = {at: rank for rank, at in enumerate(barriers)}
-    ordered = sorted(groups, key=lambda g: worst.get(g[2], len(worst)))
+        groups.setdefault((wait.pc, gate_of(wait)), []).append(wait)
+    worst = {gate: rank for rank, gate in enumerate(order)}
+    ordered = sorted(groups, key=lambda g: worst.get(g[1], len(worst)))
+    root = order[0] if order else None
+    victims = graph.victims(root, order) if root else set()
     sites = tuple(
-        site_at(program, pc, _agents(waits), _waited_for(program, waits[0]))
-        for (pc, _, _), waits in ((g, groups[g]) for g in ordered[:_MOST_SITES])
+        site_at(
+            program,
+            pc,
+            _agents(waits),
+            _waited_for(program, waits[0])
+            + ("; a victim of the first" if gate in victims else ""),
+        )
+        for (pc, gate), waits in ((g, groups[g]) for g in ordered[:_MOST_SITES])
     )
     silent = _silent(result, program, kinds)
-    told = [line for lines in barriers.values() for line in lines]
+    told = [line for lines in told_of.values() for line in lines]
     witness = told[:_MOST_WITNESSES]
     witness += [_line(program, wait) for wait in result.waiting[:_MOST_WITNESSES]]
-    if set(kinds) - {"mbarrier"}:
+    if kinds - {"mbarrier"}:
         witness += [f"never executed: {_spell(s)}" for s in silent[:_MOST_WITNESSES]]
     if divergent:
         need = "every lane of the membermask at one .sync instruction"
-    elif barriers:
-        need = "; ".join(next(iter(barriers.values()))[:2])
+    elif root in told_of:
+        need = "; ".join(told_of[root][:2])
     elif silent:
         need = f"the arrival of {_spell(silent[0])}, which never executes"
+    elif told_of:
+        need = "; ".join(next(iter(told_of.values()))[:2])
     else:
         need = "an arrival for each wait: counts or bytes expected exceed what comes"
-    number = len(result.waiting)
-    waits_for = sorted(kind for kind in kinds if kind) or ["nothing known"]
+    number = len({(wait.cta, wait.warp) for wait in result.waiting})
+    waits_for = sorted(kinds) or ["nothing known"]
     return Finding(
         kind="deadlock",
         rule=DIVERGENT if divergent else DEADLOCK,
@@ -69,53 +85,100 @@ def finding_of(result: Result, program: Program) -> Finding:
     )
 
 
-def _barriers(result: Result, program: Program) -> dict[int, list[str]]:
-    """Tell of every mbarrier waited for, the one that explains most first.
+def _explained(
+    result: Result, program: Program
+) -> tuple[WaitGraph, list[Gate], dict[Gate, list[str]]]:
+    """Return the waits, their gates with the root first, and what is told of mbarriers.
 
-    First those whose arrivals no warp that waits elsewhere still has before it, then
-    those at which an instruction that never executed is known to arrive, then those at
-    which nobody arrived in the phase, then those that lack some arrivals.
+    Between gates that explain alike, first those at which an instruction that never
+    executed is known to arrive, then those at which nobody arrived in the phase.
     """
-    waits = {w.address: w for w in result.waiting if w.kind == "mbarrier" and w.word}
-    places = Places(program) if waits else None
+    gates = {gate_of(w): w for w in result.waiting if w.kind == "mbarrier" and w.word}
+    places = Places(program) if gates else None
     counts: dict[int, int] = {}
     for index, count in zip(program.origin.tolist(), result.counts, strict=True):
         counts[index] = max(counts.get(index, 0), int(count))
-    ahead = {
-        at: ahead_of(program.function, int(program.origin[wait.pc]))
-        for at, wait in waits.items()
+    arrivers = {
+        gate: places.arrivers(gate.address, counts) if places else [] for gate in gates
     }
-    found: list[tuple[tuple[bool, bool, bool], int, list[str]]] = []
-    for address, wait in waits.items():
-        assert places is not None
-        phase = phase_of(wait.word)
-        arrivers = places.arrivers(address & 0xFF_FFFF, counts)
-        where = shared_place(program, address)
-        came = phase.expected - phase.pending
-        state = f"the mbarrier at {where} has {came} of {phase.expected} arrivals"
-        if phase.bytes:
-            state += f" and waits for {phase.bytes} bytes"
-        lines = [state]
-        surely = any(a.sure and not a.executed for a in arrivers)
-        if not arrivers:
-            lines.append("no instruction of the kernel arrives there")
-        for arriver in arrivers[:_MOST_SITES]:
-            does = "arrives there" if arriver.sure else "may arrive there"
-            often = f"executed {arriver.executed} times"
-            lines.append(
-                f"{_spell(site_at(program, arriver.pc, ''))} {does}, "
-                + (often if arriver.executed else "never executed")
-            )
-        nobody = not arrivers or came == 0
-        still = any(
-            int(program.origin[a.pc]) in ahead[at]
-            for a in arrivers
-            for at in waits
-            if at != address and a.sure
+    graph = WaitGraph(result, program, arrivers)
+    ranks = graph.ranks
+    told = {gate: _told_of(graph, gate, arrivers[gate], program) for gate in gates}
+
+    def key(gate: Gate) -> tuple[tuple[int, ...], bool, bool]:
+        if gate not in gates:
+            return ranks[gate], True, True
+        phase = graph.phase(gate)
+        surely = any(a.sure and not a.executed for a in arrivers[gate])
+        nobody = not arrivers[gate] or phase.pending == phase.expected
+        return ranks[gate], not surely, not nobody
+
+    order = sorted(ranks, key=key)
+    return graph, order, {gate: told[gate] for gate in order if gate in told}
+
+
+def _told_of(
+    graph: WaitGraph, gate: Gate, arrivers: list[Arriver], program: Program
+) -> list[str]:
+    """Tell of an mbarrier: its state, then what is missing, then what arrives there."""
+    phase = graph.phase(gate)
+    came = phase.expected - phase.pending
+    where = shared_place(program, gate.address)
+    state = f"the mbarrier at {where} has {came} of {phase.expected} arrivals"
+    if phase.bytes < 0:
+        state += f" and got {-phase.bytes} bytes that no expect-tx announced"
+    elif phase.bytes:
+        state += f" and waits for {phase.bytes} bytes"
+    lines = [state]
+    missing = graph.missing(gate)
+    lap = graph.lapped(gate)
+    if lap and not any(m.fate == "waits" for m in missing):
+        wait, known, now = lap
+        lines.append(
+            f"parity lap: warp {wait.warp} has seen {known} phases end, and {now} have"
         )
-        found.append(((still, not surely, not nobody), address, lines))
-    found.sort(key=lambda entry: entry[0])
-    return {address: lines for _, address, lines in found}
+    lines += [_lacks(program, each) for each in missing[:_MOST_SITES]]
+    circle = graph.circle(gate)
+    if len(circle) > 1:
+        around = ", ".join(_gate(program, g) for g in circle[1:])
+        lines.append(f"who would arrive there waits, in a circle, for {around}")
+    if not arrivers:
+        lines.append("no instruction of the kernel arrives there")
+    for arriver in arrivers[:_MOST_SITES]:
+        does = "arrives there" if arriver.sure else "may arrive there"
+        often = f"executed {arriver.executed} times"
+        lines.append(
+            f"{_spell(site_at(program, arriver.pc, ''))} {does}, "
+            + (often if arriver.executed else "never executed")
+        )
+    return lines
+
+
+def _lacks(program: Program, missing: Missing) -> str:
+    """Say who arrived before and not now."""
+    seen = missing.seen
+    what = "bytes" if seen.op == abi.MBAR_COMPLETE_TX else "arrivals"
+    phases = f"{seen.phases} phase{'s' if seen.phases > 1 else ''}"
+    now = (
+        f"{seen.amount} of {seen.before} {what}" if seen.last == seen.phase else "none"
+    )
+    fate = {
+        "exited": "it has exited",
+        "passed": "it waits where it comes there no more",
+        "waits": "it waits before it gets there",
+    }[missing.fate]
+    return (
+        f"missing: {_spell(site_at(program, seen.pc, ''))} of {cta_text(seen.by)} warp "
+        f"{seen.warp} came in {phases}, now (phase {seen.phase}) {now}: {fate}"
+    )
+
+
+def _gate(program: Program, gate: Gate) -> str:
+    if gate.kind == "mbarrier":
+        return f"the mbarrier at {shared_place(program, gate.address)}"
+    if gate.kind == "barrier":
+        return f"named barrier {gate.address}"
+    return gate.kind
 
 
 def _agents(waits: list[Waiting]) -> str:

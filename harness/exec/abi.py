@@ -74,6 +74,22 @@ BLOCKED_DTYPE = np.dtype(
 )
 """One warp that has not exited, and what it waits for (`struct Blocked`)."""
 
+LEDGER_DTYPE = np.dtype(
+    [
+        ("cta", "u4", (3,)),
+        ("by", "u4", (3,)),
+        *((name, "u4") for name in ("at", "pc", "warp", "op")),
+        *((name, "u4") for name in ("last", "phases", "phase", "pad")),
+        ("amount", "u8"),
+        ("before", "u8"),
+    ]
+)
+"""One instruction of one warp at one mbarrier (`struct LedgerLine` of `ledger.h`)."""
+
+MBAR_ARRIVE, MBAR_DROP, MBAR_COMPLETE_TX = 2, 3, 5
+MBAR_TESTS = (6, 7)
+"""Of `enum MbarOp` of `mbarrier.h`."""
+
 FAULT_KINDS = (
     "",
     "oob-read",

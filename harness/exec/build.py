@@ -200,6 +200,8 @@ class Core:
         lib.cost_result.argtypes = [ctypes.c_void_p, u32]
         lib.ss_blocked.restype = ctypes.c_uint32
         lib.ss_blocked.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32]
+        lib.ss_ledger.restype = ctypes.c_uint32
+        lib.ss_ledger.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32]
         sizes = (
             abi.INSN_DTYPE.itemsize,
             ctypes.sizeof(abi.Config),
@@ -207,6 +209,7 @@ class Core:
             abi.ALLOC_DTYPE.itemsize,
             abi.BLOCKED_DTYPE.itemsize,
             ctypes.sizeof(abi.Stats),
+            abi.LEDGER_DTYPE.itemsize,
         )
         for what, size in enumerate(sizes):
             if lib.ss_sizeof(what) != size:

@@ -16,7 +16,7 @@ from sidestream.harness.exec import abi, cost
 from sidestream.harness.exec.build import load, pointer
 from sidestream.harness.exec.observer import Geometry, Observer
 from sidestream.harness.exec.program import Program, arch_number
-from sidestream.harness.exec.result import Result, read_result
+from sidestream.harness.exec.result import Result, Seen, read_result, read_seen
 from sidestream.harness.exec.schedule import Choices, Schedule
 from sidestream.harness.launch import Launch
 
@@ -267,6 +267,11 @@ class Running:
         stats = abi.Stats()
         self._lib.ss_stats(self._machine, ctypes.byref(stats))
         return int(stats.executed)
+
+    def seen(self) -> tuple[Seen, ...]:
+        """Who has done what at the mbarriers of the CTAs that are alive."""
+        assert self._machine
+        return read_seen(self._machine)
 
     def result(self, seconds: float, *, late: bool = False) -> Result:
         """Return what it has given up to now."""

@@ -46,6 +46,38 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What one instruction of one warp has done at one mbarrier.
+
+    Attributes:
+        cta: Of the mbarrier.
+        by: The CTA of the warp.
+        offset: Of the mbarrier, in bytes of the CTA's shared memory.
+        pc: Bytecode row.
+        warp: The warp, or the one that issued the operation which landed.
+        op: `enum MbarOp` of `core/mbarrier.h`.
+        last: Phase in which it last happened, counted from 0; of a wait that was
+            passed the number of phases that were over.
+        phases: Number of phases in which it happened.
+        phase: The phase that the mbarrier is in.
+        amount: Arrivals or bytes of phase `last`.
+        before: The same of the phase before in which it happened.
+    """
+
+    cta: tuple[int, int, int]
+    by: tuple[int, int, int]
+    offset: int
+    pc: int
+    warp: int
+    op: int
+    last: int
+    phases: int
+    phase: int
+    amount: int
+    before: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """What executing a launch gave.
 
@@ -69,6 +101,8 @@ class Result:
     """Mbarriers that CTAs left in the middle of a phase when they exited."""
     costs: cost.Costs | None = None
     """What the cost model counted, if it was asked for."""
+    seen: tuple[Seen, ...] = ()
+    """Who was at which mbarrier, where nothing could go on."""
     made: bytes = b""
     """Decisions of the scheduler that were not the usual ones, as the core has them."""
 
@@ -101,9 +135,10 @@ def read_result(
     status = abi.STATUSES[stats.status]
     waiting: tuple[Waiting, ...] = ()
     if status != "done":
-        buffer = np.zeros(256, abi.BLOCKED_DTYPE)
+        buffer = np.zeros(4096, abi.BLOCKED_DTYPE)
         count = core.lib.ss_blocked(machine, pointer(buffer), len(buffer))
         waiting = tuple(_waiting(b) for b in buffer[:count])
+    stuck = status in ("deadlock", "divergent-sync")
     return Result(
         status="deadline" if late and status == "steps" else status,
         stop_pc=stats.stop_pc,
@@ -111,6 +146,7 @@ def read_result(
         dropped_faults=stats.dropped_faults,
         unfinished=stats.unfinished,
         waiting=waiting,
+        seen=read_seen(machine) if stuck else (),
         warp_instructions=stats.executed,
         mma_flops=stats.mma_flops,
         tma_bytes=stats.tma_bytes,
@@ -153,6 +189,31 @@ def _fault(f: np.void) -> Fault:
         size=int(f["size"]),
         info=int(f["info"]),
         count=int(f["count"]),
+    )
+
+
+def read_seen(machine: int) -> tuple[Seen, ...]:
+    """Copy out who has done what at the mbarriers of the CTAs that are alive."""
+    core = load()
+    number = core.lib.ss_ledger(machine, None, 0)
+    lines = np.zeros(number, abi.LEDGER_DTYPE)
+    core.lib.ss_ledger(machine, pointer(lines), number)
+    return tuple(_seen(line) for line in lines)
+
+
+def _seen(line: np.void) -> Seen:
+    return Seen(
+        cta=_triple(line["cta"]),
+        by=_triple(line["by"]),
+        offset=int(line["at"]),
+        pc=int(line["pc"]),
+        warp=int(line["warp"]),
+        op=int(line["op"]),
+        last=int(line["last"]),
+        phases=int(line["phases"]),
+        phase=int(line["phase"]),
+        amount=int(line["amount"]),
+        before=int(line["before"]),
     )
 
 

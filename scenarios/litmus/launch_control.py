@@ -102,7 +102,7 @@ TWINS = (
         op="@!%p3 bra $OUT;\n",
         found=(
             *fault("contract", "clusterlaunchcontrol", _ASK),
-            *fault("deadlock", "warp.convergence", _WAIT),
+            *fault("deadlock", "progress", _WAIT, "bar.warp.sync"),
         ),
         finishes=False,
     ),

@@ -228,7 +228,9 @@ TWINS = (
         ),
         op="0x0000ffff, 0xffff0000, %p1",
         broken="0xffffffff, 0xffffffff, %p1",
-        found=fault("deadlock", "warp.convergence", "bar.warp.sync"),
+        found=fault(
+            "deadlock", "warp.convergence", "bar.warp.sync", "vote.sync.any.pred"
+        ),
         finishes=False,
     ),
     Twin(

@@ -302,7 +302,7 @@ TWINS = (
         found=(
             *fault("contract", "tcgen05.operand", _MMA),
             *fault("contract", "tcgen05.operand", _TELL_BOTH),
-            *fault("deadlock", "warp.convergence", _TRY),
+            *fault("deadlock", "progress", _TRY, "bar.warp.sync"),
             *fault("tmem-alloc", "tmem.alloc", _TAKE),
         ),
         bars=(32, 1),

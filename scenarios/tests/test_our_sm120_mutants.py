@@ -3,17 +3,23 @@
 Every synchronisation is taken to order nothing, over launches that reach all of them.
 """
 
+import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from sidestream.harness.commands.mutate import launch_folders
+from sidestream.harness.device.programs import CACHE
+from sidestream.harness.device.vgpu import watch_launch
 from sidestream.harness.dsl.chip import CHIPS
 from sidestream.harness.dsl.record import read_launch
-from sidestream.harness.exec.machine import Options
+from sidestream.harness.exec.abi import MBAR_ARRIVE, MBAR_DROP
+from sidestream.harness.exec.machine import Options, Running
+from sidestream.harness.exec.program import SMEM_BASE
 from sidestream.harness.mutate.judge import CAUGHT, EQUIVALENT, Court
-from sidestream.harness.mutate.mutants import mutants_of
+from sidestream.harness.mutate.mutants import DELETE, changed, mutants_of
 from sidestream.harness.mutate.sites import sites_of
 from sidestream.harness.ptx.decode import decode
 from sidestream.harness.ptx.parser import parse
@@ -90,3 +96,51 @@ def test_the_work_list_needs_every_barrier(recorded):
     assert not left
     few = court_of(recorded, "worklist", without=("-crowd",))
     assert any(few.judge(m).status != CAUGHT for m in mutants)
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_deadlock_names_the_barrier_whose_arrival_was_deleted(recorded, seed):
+    """The text tells the barrier of some arrivals, and of others one of a ring."""
+    court = court_of(recorded, "forward", without=("-crowd", "-one", "-none"))
+    (recorded_launch,) = court.launches
+    rings = _barriers_arrived_at(recorded_launch, court)
+    judged = 0
+    for mutant in mutants_of(court.function, only=frozenset({"arrive"})):
+        if mutant.change != DELETE or mutant.site.index not in rings:
+            continue
+        memory = recorded_launch.memory
+        before = memory.snapshot()
+        watched = watch_launch(
+            recorded_launch.launch,
+            memory,
+            replace(court.options, seed=seed),
+            profile="isa",
+            code=changed(court.function, mutant),
+        )
+        memory.restore(before)
+        (found,) = (f for f in watched.outcome.findings if f.kind == "deadlock")
+        named = re.search(r"the mbarrier at shared address (0x[0-9a-f]+)", found.need)
+        assert named, (mutant.name, found.need)
+        assert int(named[1], 16) in rings[mutant.site.index], (mutant.name, found.need)
+        assert "victim" not in found.sites[0].detail
+        judged += 1
+    assert judged > 10
+
+
+def _barriers_arrived_at(recorded_launch, court):
+    """By instruction, the addresses of the mbarriers at which it arrives."""
+    launch, memory = recorded_launch.launch, recorded_launch.memory
+    program = CACHE.get(launch, memory).program
+    before = memory.snapshot()
+    running = Running(program, launch, memory.entries(), court.options)
+    found = {}
+    try:
+        while running.run(200) == "steps":
+            for seen in running.seen():
+                if seen.op in (MBAR_ARRIVE, MBAR_DROP):
+                    places = found.setdefault(int(program.origin[seen.pc]), set())
+                    places.add(SMEM_BASE + seen.offset)
+    finally:
+        running.close()
+        memory.restore(before)
+    return found

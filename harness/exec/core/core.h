@@ -175,7 +175,13 @@ struct Cta {
   ClusterBarrier cluster_bar;
   u32 dependents_counted; /* it has let dependent grids start, or has exited */
   u32 clc_closed, clc_failed; /* clc.h; closed counts in the cluster's rank 0 */
+  struct Ledger *ledger; /* ledger.h */
 };
+
+typedef struct PathWait { /* what a path of a warp waits for */
+  u32 pc, kind;
+  u64 addr, info;
+} PathWait;
 
 struct Warp {
   u8 *rf;
@@ -193,7 +199,7 @@ struct Warp {
   u32 index; /* warp of the machine */
   u32 done;
   u32 block_kind;
-  u64 block_addr, block_info;
+  PathWait blocks[LANES]; /* the last of each path, by its first lane */
   /* two-phase instructions: the barrier generation a blocked path waits for */
   u32 wait_active[LANES]; /* per lane: 1 + barrier id while inside bar.sync */
   u32 wait_gen[LANES];
@@ -282,6 +288,7 @@ struct Machine {
   u32 n_allocs;
   u32 *alloc_hint; /* per pc: allocation of the last access */
   u64 *counts;     /* per pc: executed warp instructions */
+  struct Ledger *ledgers; /* of each slot */
   Async **queue;
   u32 n_queue, cap_queue;
   Async *free_list;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core.h"
+#include "ledger.h"
 #include "observer.h"
 #include "schedule.h"
 #include "tmem.h"
@@ -72,6 +73,7 @@ u32 ss_sizeof(u32 what) {
     case 2: return sizeof(Fault);
     case 3: return sizeof(Alloc);
     case 4: return sizeof(Blocked);
+    case 6: return sizeof(LedgerLine);
     default: return sizeof(Stats);
   }
 }
@@ -92,6 +94,9 @@ void ss_destroy(Machine *m) {
     m->free_list = next;
   }
   free(m->queue);
+  for (u32 k = 0; m->ctas && k < m->n_slots; k++)
+    if (m->ctas[k].ledger) ledger_free(m->ctas[k].ledger);
+  free(m->ledgers);
   free(m->code);
   free(m->ctas);
   free(m->warps);
@@ -175,6 +180,7 @@ Machine *ss_create(const Config *c) {
   m->allocs = calloc(c->n_allocs + 1, sizeof(Alloc));
   m->alloc_hint = calloc(c->n_code, sizeof(u32));
   m->counts = calloc(c->n_code, sizeof(u64));
+  m->ledgers = calloc(slots, sizeof(Ledger));
   u64 live_each = round_up(m->smem_size / 8 + 1, 128);
   u64 smem_each = round_up(m->smem_size + 64, 128) + live_each;
   u64 state_each = c->tensor_memory ? round_up(sizeof(TmemState), 128) : 0;
@@ -184,7 +190,7 @@ Machine *ss_create(const Config *c) {
   u64 total = smem_each * slots + (m->rf_bytes + local_each) * m->n_warps + 128;
   m->memory = malloc(total);
   if (!m->code || !m->ctas || !m->warps || !m->allocs || !m->alloc_hint ||
-      !m->counts || !m->memory) {
+      !m->counts || !m->ledgers || !m->memory) {
     ss_destroy(m);
     return NULL;
   }
@@ -198,6 +204,7 @@ Machine *ss_create(const Config *c) {
   for (u32 s = 0; s < slots; s++, p += smem_each) {
     m->ctas[s].m = m;
     m->ctas[s].slot = s;
+    m->ctas[s].ledger = &m->ledgers[s];
     m->ctas[s].smem = p;
     m->ctas[s].mbar_live = p + smem_each - live_each;
     if (c->tensor_memory) {
@@ -243,8 +250,7 @@ int stop_launch(Warp *w, const Insn *i, u32 status) {
 
 void block_on(Warp *w, u32 kind, u64 addr, u64 info) {
   w->block_kind = kind;
-  w->block_addr = addr;
-  w->block_info = info;
+  w->blocks[__builtin_ctz(w->mask)] = (PathWait){w->pc, kind, addr, info};
 }
 
 /* One slice of a warp. Returns the number of instructions executed. It is compiled
@@ -404,23 +410,30 @@ void ss_stats(const Machine *m, Stats *s) {
 const Fault *ss_faults(const Machine *m) { return m->faults; }
 const u64 *ss_counts(const Machine *m) { return m->counts; }
 
+static void blocked(const Warp *w, u32 pc, u32 mask, Blocked *b) {
+  const PathWait *last = NULL;
+  for (u32 l = 0; l < LANES && !last; l++)
+    if (lane_on(mask, (int)l) && w->blocks[l].kind && w->blocks[l].pc == pc)
+      last = &w->blocks[l];
+  *b = (Blocked){{0, 0, 0}, w->id, pc, mask, BLOCK_NONE, 0, 0, 0, 0};
+  for (int d = 0; d < 3; d++) b->cta[d] = w->cta->id[d];
+  if (!last) return;
+  b->kind = last->kind;
+  b->addr = last->addr;
+  b->info = last->info;
+  u8 *at = b->kind == BLOCK_MBARRIER ? smem_ptr(w->cta, (u32)b->addr, 8) : NULL;
+  if (at) memcpy(&b->word, at, 8);
+}
+
+/* Paths that have not exited, warp by warp. */
 u32 ss_blocked(const Machine *m, Blocked *out, u32 capacity) {
   u32 n = 0;
-  for (u32 k = 0; k < m->n_warps && n < capacity; k++) {
+  for (u32 k = 0; k < m->n_warps; k++) {
     const Warp *w = &m->warps[k];
     if (w->done) continue;
-    Blocked *b = &out[n++];
-    for (int d = 0; d < 3; d++) b->cta[d] = w->cta->id[d];
-    b->warp = w->id;
-    b->pc = w->mask ? w->pc : w->path_pc[0];
-    b->mask = w->mask ? w->mask : w->path_mask[0];
-    b->kind = w->block_kind;
-    b->addr = w->block_addr;
-    b->info = w->block_info;
-    b->pad = 0;
-    b->word = 0;
-    u8 *at = b->kind == BLOCK_MBARRIER ? smem_ptr(w->cta, (u32)b->addr, 8) : NULL;
-    if (at) memcpy(&b->word, at, 8);
+    if (w->mask && n < capacity) blocked(w, w->pc, w->mask, &out[n++]);
+    for (u32 p = 0; p < w->n_paths && n < capacity; p++)
+      blocked(w, w->path_pc[p], w->path_mask[p], &out[n++]);
   }
   return n;
 }

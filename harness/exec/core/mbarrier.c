@@ -2,8 +2,9 @@
 #include "mbarrier.h"
 
 #include "access.h"
-#include "observer.h"
 #include "cluster.h"
+#include "ledger.h"
+#include "observer.h"
 
 enum { AT_EXPECTED = 20, AT_TX = 40, AT_PHASE = 61, AT_TAG = 62, TX_BITS = 21 };
 #define TAG 2ull
@@ -104,6 +105,12 @@ static MbarResult apply(Machine *m, Object o, u32 op, u32 flags, u32 count, u32 
   return r;
 }
 
+static void note(Object o, const Insn *i, const Machine *m, const Cta *by, u32 warp,
+                 u32 op, u64 amount, MbarResult r) {
+  ledger_note(o.cta, (u32)(o.at - o.cta->smem), pc_of(m, i), by, warp, op, amount,
+              r.completed);
+}
+
 /* By the operation that lands, or a lane of `w` where none does. */
 static void from_outside(Machine *m, const Insn *i, Cta *c, u32 addr, u32 op, u32 count,
                          u32 tx, const Warp *w, u32 lane) {
@@ -124,6 +131,8 @@ static void from_outside(Machine *m, const Insn *i, Cta *c, u32 addr, u32 op, u3
   if (m->landing) OBSERVE(m, mbarrier_engine, m->landing, addr, op);
   MbarResult r = apply(m, o, op, 0, count, tx, 0, &old);
   if (r.completed) OBSERVE(m, mbarrier_phase, c, addr);
+  if (!r.error)
+    note(o, i, m, by ? by->cta : c, warp, op, op == MBAR_COMPLETE_TX ? tx : count, r);
   if (r.error) fault_at(m, i, c, warp, lane, FAULT_MBARRIER, addr, 8, r.error);
 }
 
@@ -214,6 +223,10 @@ static int update(Warp *w, const Insn *i, u32 m) {
       MbarResult r = apply(w->m, o, op, (u32)i->x[2], count ? count[l] : 1,
                            tx ? tx[l] : 0, 0, &old);
       if (r.completed) OBSERVE(w->m, mbarrier_phase, w->cta, at);
+      if (!r.error) {
+        u64 amount = op == MBAR_EXPECT_TX ? (tx ? tx[l] : 0) : count ? count[l] : 1;
+        note(o, i, w->m, w->cta, w->id, op, amount, r);
+      }
       if (r.error) fault(w, i, l, FAULT_MBARRIER, at, 8, r.error);
     }
     if (i->d != NOREF) R64(i->d)[l] = old;
@@ -254,7 +267,10 @@ static u32 tested(Warp *w, const Insn *i, u32 m, u32 *at, u32 *want) {
     }
     MbarResult r = apply(w->m, o, (u32)i->x[1], 0, parity, 0, token, &old);
     if (r.error) fault(w, i, l, FAULT_MBARRIER, address, 8, r.error);
-    if (r.completed) OBSERVE(w->m, mbarrier, w, i, group, address, (u32)i->x[1]);
+    if (r.completed) {
+      OBSERVE(w->m, mbarrier, w, i, group, address, (u32)i->x[1]);
+      note(o, i, w->m, w->cta, w->id, (u32)i->x[1], 0, r);
+    }
     if (r.error || r.completed) {
       over |= group;
     } else {

@@ -6,6 +6,7 @@
 #include "clc.h"
 #include "core.h"
 #include "dependent.h"
+#include "ledger.h"
 #include "mbarrier.h"
 #include "observer.h"
 #include "schedule.h"
@@ -38,6 +39,7 @@ static void start_cta(Machine *m, u32 slot, u32 cluster) {
   c->clc_closed = c->clc_failed = 0;
   fill32(c->smem, (m->smem_size + 3ull) & ~3ull, m->smem_fill);
   memset(c->mbar_live, 0, m->smem_size / 8 + 1);
+  ledger_clear(c->ledger);
   if (c->tmem) tmem_start(c);
   u64 threads = (u64)m->block[0] * m->block[1] * m->block[2];
   ClusterBarrier *bar = &m->ctas[c->first_slot].cluster_bar;
@@ -53,6 +55,7 @@ static void start_cta(Machine *m, u32 slot, u32 cluster) {
     w->live = w->initial;
     w->done = 0;
     w->block_kind = BLOCK_NONE;
+    memset(w->blocks, 0, sizeof w->blocks);
     w->cc = 0;
     w->nreg = m->regs_per_thread;
     w->nreg_set = 0;
