@@ -74,8 +74,23 @@ class ForwardContract:
 
     @property
     def chunks_v(self) -> int:
-        """64-column blocks that cover the head dimension of values and the output."""
-        return -(-self.head_dim_v // CHUNK)
+        """Column blocks that cover the head dimension of values."""
+        return -(-self.head_dim_v // self.chunk)
+
+    @property
+    def out_bytes(self) -> int:
+        """Bytes of an element of O."""
+        return element_bytes(self.out_dtype)
+
+    @property
+    def out_chunk(self) -> int:
+        """Columns of a column block of O."""
+        return ROW_BYTES // self.out_bytes
+
+    @property
+    def out_blocks(self) -> int:
+        """Column blocks that cover the head dimension of O."""
+        return -(-self.head_dim_v // self.out_chunk)
 
     @property
     def k_steps(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidestream.kernels.common.config import ROW_BYTES, ForwardContract, element_bytes
+from sidestream.kernels.common.config import ROW_BYTES, ForwardContract
 
 WARP = 32
 GROUP = 128
@@ -261,16 +261,6 @@ class KernelConfig(ForwardContract):
     def chunks_v(self) -> int:
         """Column blocks of V that a CTA works on."""
         return self.width_v // self.chunk
-
-    @property
-    def out_bytes(self) -> int:
-        """Bytes of an element of O."""
-        return element_bytes(self.out_dtype)
-
-    @property
-    def out_chunk(self) -> int:
-        """Columns of a column block of O."""
-        return ROW_BYTES // self.out_bytes
 
     @property
     def out_blocks(self) -> int:

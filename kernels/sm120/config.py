@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidestream.kernels.common.config import CHUNK, ForwardContract
+from sidestream.kernels.common.config import ROW_BYTES, ForwardContract
 
 WARP = 32
 BAND = 16
@@ -150,26 +150,26 @@ class KernelConfig(ForwardContract):
     @property
     def q_bytes(self) -> int:
         """Bytes of the Q tile in shared memory, zero-filled columns included."""
-        return self.tile_m * self.chunks * CHUNK * 2
+        return self.tile_m * self.chunks * ROW_BYTES
 
     @property
     def row_chunks(self) -> int:
-        """64-column blocks that the Q tile has room for: of Q, and then of O."""
-        return max(self.chunks, self.chunks_v)
+        """Column blocks that the Q tile has room for: of Q, and then of O."""
+        return max(self.chunks, self.out_blocks)
 
     @property
     def k_bytes(self) -> int:
         """Bytes of one K stage, zero-filled columns included."""
-        return self.tile_n * self.chunks * CHUNK * 2
+        return self.tile_n * self.chunks * ROW_BYTES
 
     @property
     def v_bytes(self) -> int:
         """Bytes of one V stage, zero-filled columns included."""
-        return self.tile_n * self.chunks_v * CHUNK * 2
+        return self.tile_n * self.chunks_v * ROW_BYTES
 
     def smem_of(self, stages: int) -> int:
         """Upper bound of the shared memory with `stages`, barriers and record too."""
-        rows = self.tile_m * self.row_chunks * CHUNK * 2
+        rows = self.tile_m * self.row_chunks * ROW_BYTES
         return rows + stages * (self.k_bytes + self.v_bytes) + 256
 
     @property

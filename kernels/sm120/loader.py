@@ -5,7 +5,7 @@ from cutlass import Int32, cute
 
 from sidestream.kernels.common import worklist
 from sidestream.kernels.common.bounds import tile_range
-from sidestream.kernels.common.config import CHUNK
+from sidestream.kernels.common.config import ROW_BYTES
 from sidestream.kernels.common.tokens import tma_views
 from sidestream.kernels.sm120 import record as unit_record
 from sidestream.kernels.sm120 import ring
@@ -36,7 +36,7 @@ def load_stage(
     # the completion of the copy orders its bytes (PTX ISA, "mbarrier.arrive").
     with cute.arch.elect_one():
         cute.arch.mbarrier_arrive_and_expect_tx(
-            full, config.tile_n * chunks * CHUNK * 2, relaxed=True
+            full, config.tile_n * chunks * ROW_BYTES, relaxed=True
         )
     for block in cutlass.range_constexpr(chunks):
         cute.copy(
