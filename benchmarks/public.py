@@ -82,7 +82,8 @@ def _calls() -> list[Speed]:
     from sidestream.harness.run.problem import problem_of
     from sidestream.harness.run.virtual_call import VirtualCall
     from sidestream.reference.narrow import BFLOAT16, from_bits
-    from sidestream.reference.tolerance import bound, compare
+    from sidestream.reference.parity import compare
+    from sidestream.reference.tolerance import bound
     from sidestream.scenarios.case import build
     from sidestream.scenarios.scenario import Scenario
 

@@ -1,8 +1,8 @@
 """The narrow float formats: rounding to them and their bit patterns, in numpy.
 
-IEEE 754 binary16, bfloat16 and OCP E4M3 are all described by a few numbers, so that
-every error term in `sidestream.reference.tolerance` is computed from the format and
-not typed in.
+IEEE 754 binary16, bfloat16, OCP E4M3 and E5M2 are all described by a few numbers, so
+that every error term in `sidestream.reference.tolerance` is computed from the format
+and not typed in.
 """
 
 from __future__ import annotations
@@ -86,14 +86,20 @@ FLOAT8_E4M3FN = Format(
 )
 """E4M3 of the OCP 8-bit floating point specification, revision 1.0."""
 
-_FORMATS = {f.name: f for f in (FLOAT16, BFLOAT16, FLOAT32, FLOAT8_E4M3FN)}
+FLOAT8_E5M2 = Format(
+    name="float8_e5m2", precision=3, min_exponent=-14, max_exponent=15, width=8
+)
+"""E5M2 of the same specification: the upper half of a binary16."""
+
+_FORMATS = {f.name: f for f in (FLOAT16, BFLOAT16, FLOAT32, FLOAT8_E4M3FN, FLOAT8_E5M2)}
 
 
 def by_name(name: str) -> Format:
     """Return the format called `name`.
 
     Raises:
-        ValueError: the name is none of float16, bfloat16, float32, float8_e4m3fn.
+        ValueError: the name is none of float16, bfloat16, float32, float8_e4m3fn and
+            float8_e5m2.
     """
     try:
         return _FORMATS[name]
@@ -133,6 +139,10 @@ def to_bits(values: Any, target: Format) -> Bits:
         return _to_e4m3(rounded)
     if target is FLOAT16:
         return rounded.astype(np.float16).view(np.uint16)
+    if target is FLOAT8_E5M2:
+        # Exact, as binary16 has the same exponents and more digits.
+        halves = np.ascontiguousarray(rounded.astype(np.float16)).view(np.uint16)
+        return (halves >> np.uint16(8)).astype(np.uint8).reshape(rounded.shape)
     if target is BFLOAT16:
         # Exact: a rounded value has at most 8 significant bits and float32's range.
         # NaN payloads are quieted by the cast, so the upper half is still a NaN.
@@ -150,7 +160,9 @@ def from_bits(bits: Any, source: Format) -> F64:
     if source is FLOAT8_E4M3FN:
         return _E4M3_VALUES[np.asarray(bits, dtype=np.uint8)]
     words = np.ascontiguousarray(bits, dtype=np.uint16)
-    if source is FLOAT16:
+    if source is FLOAT8_E5M2:
+        words = words << np.uint16(8)
+    if source in (FLOAT16, FLOAT8_E5M2):
         with np.errstate(invalid="ignore"):  # signalling NaNs
             return words.view(np.float16).astype(np.float64)
     if source is BFLOAT16:

@@ -1,25 +1,25 @@
 r"""Elementwise error bounds on O and LSE, derived from the arithmetic of the kernel.
 
     bounds = bound(problem, dtype="bfloat16")
-    parity = compare(bounds, out=kernel_out, lse=kernel_lse)
+    parity = parity.compare(bounds, out=kernel_out, lse=kernel_lse)
     parity.worst <= 1.0
 
 Nothing here is tuned to a kernel or to data. The model is the algorithm that every
-flash-attention forward follows: 16-bit or E4M3 Q, K, V taken exactly; fp32 scores
+flash-attention forward follows: 16- or 8-bit Q, K, V taken exactly; fp32 scores
 from a tensor core; a running maximum; weights p = exp2(...) in fp32, their sum in
 fp32, and rounded to the input type T for the second matrix product; fp32 accumulation
-of O with rescaling; one division; one rounding of O to its type, T unless T is E4M3.
+of O with rescaling; one division; one rounding of O to its type, T if that has 16 bits.
 LSE stays in fp32.
 
 Notation: u = 2**-24 (fp32 roundoff), u_T (roundoff of T: 2**-11 for fp16, 2**-8 for
-bf16, 2**-4 for E4M3), gamma_n = n u' / (1 - n u') (Higham, *Accuracy and Stability of
-Numerical Algorithms*, 2nd ed., section 3.1) with u' = 2**-23 in a tensor core, whose
-additions truncate instead of rounding (Fasi, Higham, Mikaitis, Pranesh, *Numerical
-behavior of NVIDIA tensor cores*, PeerJ CS 2021). A truncating block of b products
-aligned to the largest term has b + 1 errors of u' relative to the sum of magnitudes,
-so n terms count as n + n / b. S_i = max over visible keys of |s_ij|; t = key tiles of
-the row; P the exact normalised weights; L the normaliser in units of the largest
-weight.
+bf16, 2**-4 for E4M3, 2**-3 for E5M2), gamma_n = n u' / (1 - n u') (Higham, *Accuracy
+and Stability of Numerical Algorithms*, 2nd ed., section 3.1) with u' = 2**-23 in a
+tensor core, whose additions truncate instead of rounding (Fasi, Higham, Mikaitis,
+Pranesh, *Numerical behavior of NVIDIA tensor cores*, PeerJ CS 2021). A truncating block
+of b products aligned to the largest term has b + 1 errors of u' relative to the sum of
+magnitudes, so n terms count as n + n / b. S_i = max over visible keys of |s_ij|; t =
+key tiles of the row; P the exact normalised weights; L the normaliser in units of the
+largest weight.
 
 1. Score. |fl(s_ij) - s_ij| <= gamma_D |scale| sum_d |q_id||k_jd| by Higham section
    3.1 (inner products).
@@ -50,7 +50,11 @@ weight.
 6. PV accumulation. gamma_n sum_j P|v| with n = visible keys + keys / b + t.
 7. Sum. gamma_n' relative, n' = visible keys + t, in fp32; and sum_j P theta_ij.
 8. End. Reciprocal (`rcp.approx.f32`: 1 ulp = 2 u) and product: 3 u |O|; rounding to
-   the type of O: its roundoff times |O|, or half a subnormal step.
+   the type of O: its roundoff times |O|, or half a subnormal step. An O of 8 bits is
+   multiplied by a factor first, one product more, and then held to the largest finite
+   number (PTX ISA, "Data Movement and Conversion Instructions: cvt": there is no other
+   conversion to these types); so is the reference. It is judged divided by that factor
+   again, and so are the step and the largest number.
 9. LSE = m scale + ln2 log2(sum). sum_j P theta_ij + the sum's error, and
    `lg2.approx.f32`: 2**-22 absolute near 1, otherwise relative (PTX ISA,
    "Floating Point Instructions: lg2"), both counted; 4 u S_i for the product with
@@ -70,6 +74,9 @@ weight.
    which moves O by at most 2 eta / (1 - eta) sum_j P|v|. Adding n parts in fp32 costs
    gamma_n in both, the product and the division 3 u more, and LSE gains eta, gamma_n
    and one more logarithm.
+12. The largest |O| that a kernel tells of is that of step 8 before the factor of O and
+   the rounding. A maximum moves by no more than what it is taken of: it lies between
+   the largest |O| less its error and the largest |O| with it, where there is no NaN.
 
 A row that sees no key has O = 0 exactly, and LSE = -inf exactly or the sink within
 the roundings of a change of base and back.
@@ -119,10 +126,18 @@ class Arithmetic:
     """Power of two that weights are multiplied with while they are of type T."""
     descaled: bool = False
     """Whether Q, K and V come with factors of their own."""
+    out_scale: float | None = None
+    """What O is multiplied by before it is rounded; None means that it is not. What is
+    judged has been divided by it."""
     splits: int = 1
     """Parts of the keys that are worked on apart and combined."""
     false_alarm: float = 1e-9
     """Probability that a faithful kernel exceeds the bound anywhere in a call."""
+
+    @property
+    def stored(self) -> Format:
+        """Type of O."""
+        return self.out_dtype or self.dtype
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,27 +152,9 @@ class Bound:
     lse: F64
     """(Tq, Hq)"""
     reference: Attention
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parity:
-    """How far a result is from the reference, in units of the bound."""
-
-    out: float
-    """max |O - O_ref| / bound; infinite for a NaN or a row that must be exact."""
-    lse: float | None
-    """As `out`, for LSE; None when none was given."""
-    out_at: tuple[int, int, int]
-    """(token, head, column) of the worst output."""
-    lse_at: tuple[int, int] | None
-    out_error: float
-    """Largest absolute error of O; for reports, not for judgement."""
-    lse_error: float | None
-
-    @property
-    def worst(self) -> float:
-        """The larger ratio; at most 1.0 for a faithful implementation."""
-        return max(self.out, self.lse if self.lse is not None else 0.0)
+    """O is held to the largest number of its type, if that has 8 bits."""
+    peaks: F64
+    """(3, Tq): largest |O| of a token at least, in the reference, and at most."""
 
 
 def gamma(terms: Any, roundoff: float) -> Any:
@@ -215,24 +212,56 @@ def bound(problem: Problem, *, dtype: str | Arithmetic) -> Bound:
         # Keyless rows: sink * log2e * ln2, with the two constants rounded as well.
         lse = np.where(np.isfinite(reference.lse), 5.0 * 2.0**-24, 0.0)
         lse = lse * np.abs(np.nan_to_num(reference.lse, neginf=0.0, posinf=0.0))
+    peaks = np.zeros((3, out.shape[0]))
     factor = hoeffding(out.size, model.false_alarm)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         for block in row_blocks(problem):
             parts = _block(block, problem.softmax_scale, model, factor)
             seen = slice(block.tokens.start, block.tokens.stop)
-            reference.out[seen], reference.lse[seen] = parts[0], parts[1]
-            empty = np.isneginf(parts[1]) | parts[4]
-            out[seen] = np.where(empty[..., None], 0.0, parts[2])
-            lse[seen] = np.where(empty, lse[seen], parts[3])
-    return Bound(out=out, lse=lse, reference=reference)
+            reference.out[seen], reference.lse[seen] = parts.out, parts.lse
+            empty = np.isneginf(parts.lse) | parts.keyless
+            before = np.where(empty[..., None], 0.0, parts.before)
+            size = np.abs(parts.out)
+            for place, tried in enumerate((size - before, size, size + before)):
+                peaks[place, seen] = tried.max(axis=(1, 2), initial=0.0)
+            out[seen] = np.where(
+                empty[..., None], 0.0, before + _rounding(size + before, model)
+            )
+            lse[seen] = np.where(empty, lse[seen], parts.bound_lse)
+    if model.stored.width == 8:
+        most = model.stored.largest / (model.out_scale or 1.0)
+        np.clip(reference.out, -most, most, out=reference.out)
+    return Bound(out=out, lse=lse, reference=reference, peaks=peaks)
 
 
-def _block(
-    block: RowBlock, scale: float, model: Arithmetic, factor: float
-) -> tuple[F64, F64, F64, F64, NDArray[np.bool_]]:
-    """Return packed O, LSE, their bounds, and which rows see no key."""
+def _rounding(size: F64, model: Arithmetic) -> F64:
+    """Return the error of rounding numbers up to `size` to the type of O."""
+    step = model.stored.half_subnormal / (model.out_scale or 1.0)
+    return np.maximum(model.stored.unit_roundoff * size, np.minimum(step, size))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Parts:
+    """Packed results of a row block.
+
+    Attributes:
+        out: O (R, Hq, Dv).
+        lse: LSE (R, Hq).
+        before: Bound of O before it is rounded to its type.
+        bound_lse: Bound of LSE.
+        keyless: Which rows see no key.
+    """
+
+    out: F64
+    lse: F64
+    before: F64
+    bound_lse: F64
+    keyless: NDArray[np.bool_]
+
+
+def _block(block: RowBlock, scale: float, model: Arithmetic, factor: float) -> _Parts:
+    """Return O and LSE of a row block, and their bounds."""
     u, u_t = FLOAT32.unit_roundoff, model.dtype.unit_roundoff
-    target = model.out_dtype or model.dtype
     alpha = model.exp_error if model.alpha_error is None else model.alpha_error
     descales = 2.0 if model.descaled else 0.0
     heads, group, rows, dim = block.q.shape
@@ -295,7 +324,8 @@ def _block(
     exact = np.abs(out)
     packed_mass = unpack(mass)[..., None]
     before = (unpack(numerator) + exact * packed_mass) / (1.0 - packed_mass)
-    before = before + (3.0 + descales / 2.0) * u * (exact + before)
+    ends = 3.0 + descales / 2.0 + (model.out_scale is not None)
+    before = before + ends * u * (exact + before)
     if model.splits > 1:
         worst = np.max(theta, axis=-1, initial=0.0, where=visible)
         eta = _part_error(worst, peak[..., 0], count, tiles, model)
@@ -303,11 +333,13 @@ def _block(
         share = unpack(2.0 * eta / (1.0 - eta))[..., None] * unpack(weighted)
         before = before + share + (2.0 * parts + 3.0 * u) * (exact + before)
         bound_lse += eta + parts + model.log_error * (1.0 + np.log(model.splits))
-    bound_out = before + np.maximum(
-        target.unit_roundoff * (exact + before),
-        np.minimum(target.half_subnormal, exact + before),
+    return _Parts(
+        out=out,
+        lse=unpack(lse),
+        before=before,
+        bound_lse=unpack(bound_lse),
+        keyless=unpack(count) == 0,
     )
-    return out, unpack(lse), bound_out, unpack(bound_lse), unpack(count) == 0
 
 
 def _part_error(
@@ -334,65 +366,3 @@ def _part_error(
     error += 4.0 * u * peak + u * (peak + spread)
     eta: F64 = np.expm1(error + 8.0 * u * (peak + spread) + 2.0**-22)
     return eta
-
-
-def compare(
-    bounds: Bound,
-    *,
-    out: NDArray[Any],
-    lse: NDArray[Any] | None,
-    rows: NDArray[np.bool_] | None = None,
-) -> Parity:
-    """Judge `out` (Tq, Hq, Dv) and `lse` (Tq, Hq) against the reference.
-
-    Infinities must agree exactly. A NaN is infinitely wrong, also where the reference
-    is NaN: rows whose inputs hold NaN are to be left out. `rows` (Tq,) picks the
-    tokens to judge; by default all are. Rows outside every sequence are not
-    outputs and must be left out too.
-
-    Raises:
-        ValueError: shapes that differ from the reference.
-    """
-    chosen = np.ones(bounds.out.shape[0], bool) if rows is None else rows
-    ratio, error = _ratio(out, bounds.reference.out, bounds.out, chosen)
-    where = np.unravel_index(int(np.argmax(ratio)), ratio.shape) if ratio.size else ()
-    place = tuple(int(i) for i in where) or (0, 0, 0)
-    parity = Parity(
-        out=float(ratio.max(initial=0.0)),
-        out_at=(place[0], place[1], place[2]),
-        out_error=float(error.max(initial=0.0)),
-        lse=None,
-        lse_at=None,
-        lse_error=None,
-    )
-    if lse is None:
-        return parity
-    lse_ratio, lse_error = _ratio(lse, bounds.reference.lse, bounds.lse, chosen)
-    flat = int(np.argmax(lse_ratio)) if lse_ratio.size else 0
-    heads = max(1, bounds.lse.shape[1])
-    return Parity(
-        out=parity.out,
-        out_at=parity.out_at,
-        out_error=parity.out_error,
-        lse=float(lse_ratio.max(initial=0.0)),
-        lse_at=(flat // heads, flat % heads),
-        lse_error=float(lse_error.max(initial=0.0)),
-    )
-
-
-def _ratio(
-    actual: NDArray[Any], expected: F64, limit: F64, rows: NDArray[np.bool_]
-) -> tuple[F64, F64]:
-    """Return error / limit and error, zero where equal or not judged."""
-    if actual.shape != expected.shape:
-        raise ValueError(f"result is {actual.shape}, reference {expected.shape}")
-    given = np.asarray(actual, np.float64)
-    judged = np.broadcast_to(
-        rows.reshape(-1, *([1] * (given.ndim - 1))), given.shape
-    ) & ~(given == expected)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.abs(given - expected)
-        error = np.where(np.isfinite(error), error, np.inf)
-        ratio = np.where(limit > 0.0, error / limit, np.inf)
-        ratio = np.where(np.isnan(ratio), np.inf, ratio)
-    return np.where(judged, ratio, 0.0), np.where(judged, error, 0.0)

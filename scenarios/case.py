@@ -4,7 +4,7 @@
     inputs = build(scenario)                 # numpy only; nothing is uploaded
     inputs.array(inputs.k)                   # uint16 bits (tokens, heads, dim)
     bounds = tolerance.bound(inputs.problem(), dtype=scenario.dtype)
-    tolerance.compare(bounds, out=..., lse=..., rows=inputs.judged)
+    parity.compare(bounds, out=..., lse=..., rows=inputs.judged)
 
 Storage is given as slabs, one-dimensional arrays, and operands as strided views of
 them, so that K and V can share a record and gaps between strides exist and hold

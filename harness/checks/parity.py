@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sidestream.harness.checks.observation import Mask, Rows
 from sidestream.harness.checks.outcome import CheckOutcome, judged
 from sidestream.harness.finding import Finding, Rule, Site
-from sidestream.reference.tolerance import Bound, Parity, compare
+from sidestream.reference.parity import Parity, compare
+from sidestream.reference.tolerance import Bound
 
 NAME = "parity"
 RULE = Rule(

@@ -30,7 +30,7 @@ from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.machine import Options, execute
 from sidestream.harness.launch import Launch
 from sidestream.harness.run.problem import problem_of
-from sidestream.reference import narrow, tolerance
+from sidestream.reference import narrow, parity, tolerance
 from sidestream.scenarios.case import CaseInputs, build
 from sidestream.scenarios.far import Far, places, work_list
 
@@ -132,8 +132,8 @@ def run_far(case: Far, *, driver: Sidestream, device: Activation) -> Seen:
             np.array(held.rows("out")), narrow.by_name(case.scenario.out_dtype)
         )
         lse = np.array(held.rows("lse")) if inputs.lse is not None else None
-    parity = tolerance.compare(limits, out=out, lse=lse)
-    if parity.out > 1.0 or (parity.lse or 0.0) > 1.0:
+    distance = parity.compare(limits, out=out, lse=lse)
+    if distance.out > 1.0 or (distance.lse or 0.0) > 1.0:
         kinds.add("parity")
     return Seen(kinds=frozenset(kinds), reasons=tuple(reasons))
 

@@ -13,6 +13,7 @@ TYPES = {
     "float16": np.float16,
     "bfloat16": ml_dtypes.bfloat16,
     "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
 }
 LOG2E = np.float32(1.4426950408889634)
 
@@ -64,10 +65,12 @@ def flash(
     splits=1,
     exp2=np.exp2,
     descales=(1.0, 1.0, 1.0),
+    out_scale=None,
 ):
     """Return float32 (out, lse); `flaw` plants one bug by name.
 
-    The operands of `problem` are multiplied by `descales` (q, k, v) in the kernel.
+    The operands of `problem` are multiplied by `descales` (q, k, v) in the kernel, and
+    its result by `out_scale`, which holds it to the largest number of its type.
     """
     kind = TYPES[dtype]
     out_kind = TYPES[out_dtype or dtype]
@@ -119,6 +122,9 @@ def flash(
             ]
             result, lse[q0 : q0 + n, h] = combine(parts) if splits > 1 else parts[0]
             result = result * np.float32(descales[2])
+            if out_scale is not None:
+                most = np.float32(ml_dtypes.finfo(out_kind).max)
+                result = np.clip(result * np.float32(out_scale), -most, most)
             out[q0 : q0 + n, h] = result.astype(out_kind).astype(np.float32)
     return out, lse
 

@@ -8,10 +8,10 @@ from sidestream.reference import tolerance
 from sidestream.reference.attention import Problem, attention
 from sidestream.reference.lengths import from_counts
 from sidestream.reference.narrow import by_name, round_to
+from sidestream.reference.parity import amax_range, compare
 from sidestream.reference.tolerance import (
     Arithmetic,
     bound,
-    compare,
     shared,
 )
 
@@ -73,15 +73,19 @@ def test_a_faithful_kernel_with_sinks_stays_inside(dtype, sink):
     assert compare(bound(problem, dtype=dtype), out=out, lse=lse).worst <= 1.0
 
 
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 E4M3 = Arithmetic(
     dtype=by_name("float8_e4m3fn"), out_dtype=by_name("bfloat16"), descaled=True
 )
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "huge scores"])
-@pytest.mark.parametrize("weight_scale", [1.0, 16.0, 256.0])
-def test_a_faithful_e4m3_kernel_stays_inside(case, weight_scale):
-    name, factors = "float8_e4m3fn", (0.75, 1.25, 0.3)
+@pytest.mark.parametrize(
+    ("name", "weight_scale"),
+    [*((FLOAT8[0], scale) for scale in (1.0, 16.0, 256.0)), (FLOAT8[1], 16.0)],
+)
+def test_a_faithful_kernel_of_one_byte_inputs_stays_inside(name, case, weight_scale):
+    factors = (0.75, 1.25, 0.3)
     problem = make(name, **CASES[case])
     out, lse = flash(
         problem,
@@ -96,8 +100,51 @@ def test_a_faithful_e4m3_kernel_stays_inside(case, weight_scale):
         k=problem.k * np.float32(factors[1]),
         v=problem.v * np.float32(factors[2]),
     )
-    limits = bound(meant, dtype=replace(E4M3, weight_scale=weight_scale))
-    assert compare(limits, out=out, lse=lse).worst <= 1.0
+    model = replace(E4M3, dtype=by_name(name), weight_scale=weight_scale)
+    assert compare(bound(meant, dtype=model), out=out, lse=lse).worst <= 1.0
+
+
+@pytest.mark.parametrize("scale", [0.3, 40.0, 4000.0])
+@pytest.mark.parametrize("kind", FLOAT8)
+def test_a_scaled_output_of_one_byte_stays_inside_and_not_without_its_scale(
+    kind, scale
+):
+    """The largest of the factors takes E4M3 past its largest number."""
+    problem = make("float8_e4m3fn", (64, 17), causal="top_left")
+    out, lse = flash(problem, "float8_e4m3fn", out_dtype=kind, out_scale=scale)
+    model = replace(E4M3, out_dtype=by_name(kind), out_scale=scale)
+    limits = bound(problem, dtype=model)
+    held = np.abs(limits.reference.out).max() * scale >= by_name(kind).largest
+    assert held == (kind == "float8_e4m3fn" and scale == 4000.0)
+    assert compare(limits, out=out / np.float64(scale), lse=lse).worst <= 1.0
+    assert compare(limits, out=out, lse=lse).out > 2.0
+    unheld = bound(problem, dtype=replace(model, out_dtype=by_name("bfloat16")))
+    assert (compare(unheld, out=out / scale, lse=lse).out > 1.0) or not held
+
+
+def test_the_largest_output_has_the_bound_of_what_it_is_taken_of():
+    problem = make("bfloat16", (64, 17), causal="top_left")
+    limits = bound(problem, dtype="bfloat16")
+    rows = np.arange(81) < 40
+    size = np.abs(limits.reference.out[rows]).max()
+    low, middle, high = amax_range(limits, rows)
+    assert middle == size
+    assert size - limits.out[rows].max() < low < size < high
+    assert high < size + limits.out[rows].max()
+
+    def ratio(amax):
+        out, lse = limits.reference.out, limits.reference.lse
+        return compare(limits, out=out, lse=lse, amax=amax, rows=rows).amax
+
+    assert ratio(size) == 0.0
+    assert 0.99 < ratio(0.999 * high + 0.001 * size) < 1.0
+    assert ratio(high * (1 + 1e-6)) > 1.0
+    assert ratio(low * (1 - 1e-6)) > 1.0
+    assert ratio(np.nan) == ratio(np.inf) == np.inf
+    # Rows that are not judged do not count, and of none the largest is exactly 0.
+    rows[:] = False
+    assert ratio(0.0) == 0.0
+    assert ratio(1e-30) == np.inf
 
 
 @pytest.mark.parametrize("flaw", ["head", "mask column", "last key", "scale"])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sidestream.reference.narrow import (
     BFLOAT16,
     FLOAT8_E4M3FN,
+    FLOAT8_E5M2,
     FLOAT16,
     FLOAT32,
     by_name,
@@ -19,8 +20,9 @@ INDEPENDENT = {
     "float16": np.float16,
     "bfloat16": ml_dtypes.bfloat16,
     "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
 }
-NARROW = [FLOAT16, BFLOAT16, FLOAT8_E4M3FN]
+NARROW = [FLOAT16, BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2]
 
 
 @pytest.mark.parametrize("target", NARROW, ids=lambda f: f.name)
@@ -56,6 +58,14 @@ def test_e4m3_rounding_agrees_with_an_independent_library(x):
     with np.errstate(over="ignore", invalid="ignore"):
         want = np.float32(x).astype(ml_dtypes.float8_e4m3fn)
     got = round_to([x], FLOAT8_E4M3FN)[0]
+    assert np.array_equal(got, np.float64(want), equal_nan=True)
+
+
+@given(st.floats(width=32))
+def test_e5m2_rounding_agrees_with_an_independent_library(x):
+    with np.errstate(over="ignore", invalid="ignore"):
+        want = np.float32(x).astype(ml_dtypes.float8_e5m2)
+    got = round_to([x], FLOAT8_E5M2)[0]
     assert np.array_equal(got, np.float64(want), equal_nan=True)
 
 

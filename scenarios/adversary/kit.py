@@ -11,7 +11,7 @@ import torch
 
 from sidestream.kernels import adapter
 from sidestream.reference import lengths as seq
-from sidestream.reference import narrow, tolerance
+from sidestream.reference import narrow, parity, tolerance
 from sidestream.reference.attention import Problem
 
 HEADS_Q, HEADS_KV = 2, 1
@@ -174,16 +174,16 @@ class Kit:
         rows = np.zeros(CAPACITY, bool)
         rows[: sum(lengths[0])] = True
         out = call.out.cpu().view(torch.uint16).numpy()
-        parity = tolerance.compare(
+        distance = parity.compare(
             bounds,
             out=narrow.from_bits(out, _BFLOAT16),
             lse=call.lse.cpu().numpy().astype(np.float64),
             rows=rows,
         )
-        if not parity.worst <= 1.0:
+        if not distance.worst <= 1.0:
             raise WrongResultError(
-                f"{what or 'the call'}: {parity.worst:.3g} times the bound at token, "
-                f"head, column {parity.out_at}"
+                f"{what or 'the call'}: {distance.worst:.3g} times the bound at token, "
+                f"head, column {distance.out_at}"
             )
 
 

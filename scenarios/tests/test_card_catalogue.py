@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from sidestream.kernels import adapter
-from sidestream.reference import narrow, tolerance
+from sidestream.reference import narrow, parity, tolerance
 from sidestream.scenarios.case import CaseInputs, build
 from sidestream.scenarios.catalogue import CATALOGUE
 from sidestream.scenarios.fill import LSE_SENTINEL, OUT_SENTINEL
@@ -29,7 +29,7 @@ RECORD = Path(__file__).parent / "data" / "h200_catalogue.npz"
 NAMES = [scenario.name for scenario in CATALOGUE]
 
 
-def judge(inputs: CaseInputs, out: Any, lse: Any) -> tolerance.Parity:
+def judge(inputs: CaseInputs, out: Any, lse: Any) -> parity.Parity:
     """Compare live rows, given as bits and float32, with the float64 reference."""
     case = inputs.scenario
     rows = inputs.judged[inputs.live]
@@ -43,7 +43,7 @@ def judge(inputs: CaseInputs, out: Any, lse: Any) -> tolerance.Parity:
         columns[inputs.live] = lse
     judged = inputs.live.copy()
     judged[inputs.live] = rows
-    return tolerance.compare(bounds, out=full, lse=columns, rows=judged)
+    return parity.compare(bounds, out=full, lse=columns, rows=judged)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ import pytest
 
 from sidestream.kernels.spec import AttentionSpec, check_spec, validate_lengths
 from sidestream.reference.attention import attention
-from sidestream.reference.tolerance import bound, compare
+from sidestream.reference.parity import compare
+from sidestream.reference.tolerance import bound
 from sidestream.scenarios.case import build
 from sidestream.scenarios.catalogue import (
     CATALOGUE,
