@@ -51,8 +51,8 @@ def check(
     """Judge what a call wrote, and what the rows of a sequence depend on.
 
     Args:
-        runs: Every call of the case, whose faults count here; the first one is the
-            base, whose `written` tells the bytes it touched.
+        runs: Every call of the case, whose faults and writes count here; the first
+            one is the base.
         allowed: By tensor, the bytes it may write; a watched tensor that is absent
             may not be written at all.
         spell: Names the place of a byte of a tensor.
@@ -65,10 +65,17 @@ def check(
     base = runs[0]
     faults = {f.id: f for r in reversed(runs) for f in r.findings if f.kind in KINDS}
     findings = list(faults.values())
-    for name, written in base.written.items():
-        stray = written & ~allowed[name] if name in allowed else written
-        if stray.any():
-            findings.append(_stray(name, np.flatnonzero(stray), spell, kernel))
+    strayed: set[str] = set()
+    for run in runs:
+        if run is not base and run.written is base.written:
+            continue
+        for name, written in run.written.items():
+            stray = written & ~allowed[name] if name in allowed else written
+            if name not in strayed and stray.any():
+                strayed.add(name)
+                where = np.flatnonzero(stray)
+                when = "" if run is base else f" in {run.label}"
+                findings.append(_stray(name, where, when, spell, kernel))
     for name, offset in broken_guards:
         side = "before" if offset < 0 else "behind"
         findings.append(
@@ -85,7 +92,7 @@ def check(
     if broken and not findings:
         return not_run(NAME, "a call was not finished")
     for isolation in () if broken else isolations:
-        others = rows.live & ~np.isin(rows.owner, list(isolation.changed))
+        others = rows.live & ~rows.of(isolation.changed)
         off = difference(base, isolation.run, others)
         if off is not None:
             findings.append(
@@ -108,15 +115,19 @@ def check(
 
 
 def _stray(
-    name: str, where: np.ndarray, spell: Callable[[str, int], str], kernel: str
+    name: str,
+    where: np.ndarray,
+    when: str,
+    spell: Callable[[str, int], str],
+    kernel: str,
 ) -> Finding:
     first, last = int(where[0]), int(where[-1])
     return Finding(
         kind="stray-write",
         rule=OUTSIDE,
         message=(
-            f"{len(where)} bytes of {name} were written that the call must not touch, "
-            f"from {spell(name, first)} to {spell(name, last)}"
+            f"{len(where)} bytes of {name} were written that the call must not touch"
+            f"{when}, from {spell(name, first)} to {spell(name, last)}"
         ),
         kernel=kernel,
         sites=(

@@ -1,8 +1,8 @@
 """The tensors of one scenario on a real GPU, and execute calls on them.
 
-The host keeps a copy of every tensor. A call sends the copies between guards of a known
-pattern, runs, and brings everything back, so that whatever was written where it must
-not be is seen; what was read where it must not be is not.
+The host keeps a copy of every tensor. A call starts from these copies between guards
+of a known pattern, runs, and is compared with them afterwards, so that whatever was
+written where it must not be is seen; what was read where it must not be is not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,16 +28,13 @@ from sidestream.harness.errors import SidestreamError, UnsupportedError
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Incomplete
 from sidestream.harness.launch import Launch
-from sidestream.harness.run.card_arena import SCRATCH, Arena
+from sidestream.harness.run.card_arena import SCRATCH, Arena, Changes
 from sidestream.harness.run.card_world import CardWorld
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.virtual_call import OUTPUTS, VirtualCall
 from sidestream.harness.runtime import Span
-from sidestream.scenarios.case import CaseInputs, declared_lengths
-from sidestream.scenarios.scenario import Scenario
-
-CLOCK = 2e9
-"""Cycles a second that no card passes: a stall takes at least as long."""
+from sidestream.scenarios.case import CaseInputs
+from sidestream.scenarios.fill import scratch_bytes
 
 
 class CardCall(VirtualCall):
@@ -59,7 +55,7 @@ class CardCall(VirtualCall):
         workspace_bytes: int,
         phases: Phases,
     ) -> None:
-        self._card = world
+        self.card = world
         self._arena: Arena | None = None
         self.host_seconds = 0.0
         """What the host needed for the last call that nobody watched, or any."""
@@ -72,18 +68,23 @@ class CardCall(VirtualCall):
         )
 
     @property
+    def inputs(self) -> CaseInputs:
+        """The scenario's tensors."""
+        return self._inputs
+
+    @property
     def arena(self) -> Arena:
         """The memory on the card, made when it is first asked for."""
         if self._arena is None:
-            sizes = {name: home.size for name, home in self._own.items()}
-            sizes[SCRATCH] = self.workspace_bytes
-            self._arena = Arena(sizes, self._card.device)
+            data = {name: home.data for name, home in self._own.items()}
+            data[SCRATCH] = self.scratch_of(self._inputs.scenario.scratch)
+            self._arena = Arena(data, self.card.device)
         return self._arena
 
     def on(self, world: CardWorld) -> CardCall:
         """Return calls on another stream, with the same memory."""
         made = copy.copy(self)
-        made._card, made.world = world, cast(VirtualCuda, world)
+        made.card, made.world = world, cast(VirtualCuda, world)
         return made
 
     def _tensor(
@@ -105,11 +106,29 @@ class CardCall(VirtualCall):
         """Return the workspace as bytes."""
         return self.arena.there[self.arena.part(SCRATCH)]
 
+    def scratch_of(self, pattern: str) -> NDArray[np.uint8]:
+        """Return what the workspace holds before a call with a pattern."""
+        seed = self._inputs.scenario.seed
+        return scratch_bytes(pattern, self.workspace_bytes, seed=seed)
+
     def lent(self) -> tuple[Span, ...]:
         """Return the bytes on the card of everything that a call is lent."""
         first = self.arena.there.data_ptr()
         parts = [self.arena.part(name) for name in (*self._own, SCRATCH)]
         return tuple(Span(first + p.start, p.stop - p.start) for p in parts)
+
+    @contextmanager
+    def flipped(self, sequences: frozenset[int]) -> Iterator[None]:
+        """Turn the sign of every Q and V of some sequences inside."""
+        slabs = {self._inputs.q.slab, self._inputs.v.slab}
+        with super().flipped(sequences):
+            self._put(slabs)
+            yield
+        self._put(slabs)
+
+    def _put(self, names: set[str]) -> None:
+        for name in names:
+            self.arena.put(name, self._own[name].data)
 
     def execute(
         self,
@@ -128,15 +147,19 @@ class CardCall(VirtualCall):
         launches: list[Launch] = []
         with self._phases.timed("execute", label):
             results, error, incomplete = self._guarded(prepared, launches, log)
-        return self._seen(label, results, error, incomplete, launches)
+        return self.seen(
+            label,
+            results,
+            error=error,
+            incomplete=incomplete,
+            launches=launches,
+        )
 
     def load(self, pattern: str) -> None:
-        """Send every tensor as a call finds it, and wait for that."""
-        self.reset(pattern)
-        for home in (*self._own.values(), self._workspace):
-            self.arena.put(home.name, home.data)
+        """Put every tensor as a call finds it, and wait for that."""
+        self.arena.put(SCRATCH, self.scratch_of(pattern))
         self.arena.load()
-        self._card.wait()
+        self.card.wait()
 
     def _guarded(
         self, prepared: Prepared, launches: list[Launch], log: HostLog | None = None
@@ -145,25 +168,31 @@ class CardCall(VirtualCall):
         error, incomplete, results = None, [], None
         try:
             began = time.perf_counter()
-            results = self._run(prepared, launches, log)
+            results = self.run(prepared, launches, log)
             self.host_seconds = time.perf_counter() - began
-            self._card.wait()
+            self.card.wait()
         except UnsupportedError as raised:
             incomplete.append(Incomplete(reason=str(raised)))
         except (SidestreamError, ValueError) as raised:
             error = f"{type(raised).__name__}: {raised}"
         except RuntimeError as raised:
             # What the card complains about comes when it is waited for.
-            error = _told(raised)
+            error = told(raised)
         return results, error, incomplete
 
-    def _run(
+    def run(
         self,
         prepared: Prepared,
         launches: list[Launch] | None = None,
         log: HostLog | None = None,
     ) -> Results:
-        """Make a call; `launches` gets what CuTe DSL launches in it."""
+        """Make a call on what the tensors hold; wait for nothing.
+
+        Args:
+            prepared: What is called.
+            launches: Gets what CuTe DSL launches in it.
+            log: Watches the host.
+        """
 
         def launched(launch: Launch) -> None:
             if launches is not None:
@@ -171,7 +200,7 @@ class CardCall(VirtualCall):
             if isinstance(log, CardLog):
                 log.launched(launch)
 
-        dsl = self._card.dsl
+        dsl = self.card.dsl
         with ExitStack() as stack:
             if dsl is not None:
                 block = log.block if log is not None else _no_block
@@ -180,128 +209,36 @@ class CardCall(VirtualCall):
                 stack.enter_context(log)
             return prepared.execute(self.tensors, self.scratch())
 
-    def start_on_stalled(
-        self, prepared: Prepared, *, label: str, pattern: str, stall: int
-    ) -> Started:
-        """Make a call on its own stream, which is stalled before its inputs arrive.
-
-        What the call puts elsewhere finds zeros.
-        """
-        self.load(pattern)
-        late = self.arena.there.clone()
-        self.arena.there.zero_()
-        self._card.wait()
-        stream = self._card.stream
-        with self._card.on(stream):
-            self._card.stall(stall)
-            self.arena.there.copy_(late)
-        launches: list[Launch] = []
-
-        def call() -> Results:
-            return self._run(prepared, launches)
-
-        return self._snapped(call, label, launches)
-
-    def start_beside_stalled(
-        self, prepared: Prepared, *, label: str, pattern: str, stall: int
-    ) -> Started:
-        """Make a call on its own stream while another, stalled one is current.
-
-        What the call puts on the current stream comes after its results were taken, if
-        the host is quick.
-        """
-        self.load(pattern)
-        ambient = self._card.another_stream()
-        launches: list[Launch] = []
-
-        def call() -> Results:
-            with self._card.on(ambient):
-                self._card.stall(stall)
-                return self._run(prepared, launches)
-
-        return self._snapped(call, label, launches)
-
-    def _snapped(
-        self, call: Callable[[], Results], label: str, launches: list[Launch]
-    ) -> Started:
-        """Make a call and take its results on its own stream."""
-        error, results, done = "", None, False
-        began = time.perf_counter()
-        try:
-            made = call()
-            done = bool(self._card.stream.query())
-            with self._card.on(self._card.stream):
-                lse = made.lse.clone() if made.lse is not None else None
-                results = Results(out=made.out.clone(), lse=lse, returned=made.returned)
-        except (SidestreamError, ValueError, RuntimeError) as raised:
-            error = _told(raised)
-        spent = time.perf_counter() - began
-
-        def finish() -> Execution:
-            failed = error
-            try:
-                if not failed:
-                    self._card.wait()
-            except RuntimeError as raised:
-                failed = _told(raised)
-            return self._seen(label, results, failed or None, [], launches)
-
-        return Started(done=done, seconds=spent, finish=finish)
-
-    def capture(self, prepared: Prepared, *, pattern: str) -> Replayed:
-        """Capture a call on the call's stream, which must not be the default one.
-
-        Raises:
-            RuntimeError: the call cannot be captured; the message says why.
-        """
-        self.load(pattern)
-        replay, results = self._card.capture(lambda: self._run(prepared))
-        return Replayed(replay=replay, results=results)
-
-    def replay(self, captured: Replayed, *, label: str, pattern: str) -> Execution:
-        """Replay a captured call on what the tensors hold now."""
-        self.load(pattern)
-
-        def call() -> Results:
-            captured.replay()
-            return captured.results
-
-        return self._snapped(call, label, []).finish()
-
-    @contextmanager
-    def other_lengths(self, other: Scenario) -> Iterator[None]:
-        """Let calls inside find the lengths of another scenario."""
-        before = {}
-        for name, value in zip(
-            ("lengths_q", "lengths_kv"), declared_lengths(other), strict=True
-        ):
-            home = self._own[name]
-            before[name] = home.data.copy()
-            home.data[:] = value.view(np.uint8).reshape(-1)
-        try:
-            yield
-        finally:
-            for name, data in before.items():
-                self._own[name].data[:] = data
-
-    def _seen(
+    def seen(
         self,
         label: str,
         results: Results | None,
-        error: str | None,
-        incomplete: list[Incomplete],
+        *,
+        error: str | None = None,
+        incomplete: Sequence[Incomplete] = (),
         launches: Sequence[Launch] = (),
+        state: torch.Tensor | None = None,
     ) -> Execution:
+        """Bring home what a call left behind, which the card has finished.
+
+        Args:
+            label: Of the execution.
+            results: What the call returned, or None if it did not.
+            error: What it raised, or None.
+            incomplete: Why it cannot be judged.
+            launches: What it launched.
+            state: Copy of the arena behind it, if another call has begun since.
+        """
         scenario = self._inputs.scenario
         shape = (scenario.capacity_q, scenario.heads_q)
         out = np.zeros((*shape, scenario.width_v), np.uint16)
         lse = np.zeros(shape, np.float32) if self._inputs.lse is not None else None
         written = {}
         if results is not None and error is None:
-            out = _host_bits(results.out, torch.uint16)
+            changes = self.arena.changes(state)
+            out = self._result(results.out, np.dtype(np.uint16), changes)
             if lse is not None and results.lse is not None:
-                lse = _host_bits(results.lse, torch.float32)
-            changes = self.arena.changes()
+                lse = self._result(results.lse, np.dtype(np.float32), changes)
             for name, flags in changes.written.items():
                 if not (results.returned and name in OUTPUTS):
                     written[name] = flags
@@ -320,46 +257,27 @@ class CardCall(VirtualCall):
             error=error,
         )
 
+    def _result(
+        self, tensor: torch.Tensor, dtype: np.dtype[Any], changes: Changes
+    ) -> NDArray[Any]:
+        at = self.arena.offset(tensor)
+        if at is None:
+            same = torch.uint16 if dtype.itemsize == 2 else torch.float32
+            bits: NDArray[Any] = tensor.detach().contiguous().view(same).cpu().numpy()
+            return bits.copy()
+        return changes.bits(
+            dtype, shape=tuple(tensor.shape), strides=tensor.stride(), at=at
+        )
+
     def broken_guards(self) -> list[tuple[str, int]]:
         """Tensors whose guards were written, with the byte offset of the first."""
         return sorted(self._broken.items())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Started:
-    """A call that may still run on the card.
-
-    Attributes:
-        done: Whether its stream was done when the call returned: the host has waited.
-        seconds: What the host needed until its results were taken.
-        finish: Waits for the card; to be called before the next call.
-    """
-
-    done: bool
-    seconds: float
-    finish: Callable[[], Execution]
-
-    def late(self, cycles: int) -> bool:
-        """Whether the host needed half as long as a stall of some cycles, or more."""
-        return 2 * self.seconds >= cycles / CLOCK
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replayed:
-    """A captured call: what replays it, and the tensors that a replay writes."""
-
-    replay: Callable[[], None]
-    results: Results
 
 
 def _no_block(call: str, stream: int) -> None:
     """Nobody asked about waits."""
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
+    """Spell what the card or a library complains about in one line."""
     return f"{type(error).__name__}: {str(error).splitlines()[0]}"
-
-
-def _host_bits(tensor: torch.Tensor, dtype: torch.dtype) -> NDArray[Any]:
-    bits: NDArray[Any] = tensor.detach().contiguous().view(dtype).cpu().numpy()
-    return bits.copy()

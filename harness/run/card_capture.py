@@ -10,13 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sidestream.harness.checks import replay
-from sidestream.harness.checks.observation import Execution, Rows, rows_of
+from sidestream.harness.checks.observation import Execution, rows_of
 from sidestream.harness.checks.outcome import CheckOutcome
-from sidestream.harness.drivers.protocol import Prepared
+from sidestream.harness.drivers.protocol import Prepared, Results
 from sidestream.harness.errors import SidestreamError
-from sidestream.harness.exec.machine import Options
-from sidestream.harness.run.card_call import CardCall, Replayed
+from sidestream.harness.run.card_call import CardCall
+from sidestream.harness.run.card_series import Change, Series
 from sidestream.scenarios.scenario import Scenario
+
+SAME, OTHER = "the lengths of the capture", "other lengths"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,72 +28,79 @@ class CapturedCall:
     Attributes:
         call: Its tensors, on that stream.
         prepared: What was called.
-        graph: The captured call, or None.
+        graph: Replays the captured call on the current stream and returns the tensors
+            that it writes; None if the call cannot be captured.
         refused: Why it cannot be captured, or "".
     """
 
     call: CardCall
     prepared: Prepared
-    graph: Replayed | None
+    graph: Callable[[], Results] | None
     refused: str = ""
 
-    def replayed(self, *, label: str, pattern: str) -> Execution | None:
-        """Replay the call on what its tensors hold; None if it was not captured."""
+    def replay_into(self, series: Series, scenario: Scenario) -> None:
+        """Replay with the lengths of the capture and with others.
+
+        A replay with other lengths follows a plain call with them.
+        """
         if self.graph is None:
-            return None
-        return self.call.replay(self.graph, label=label, pattern=pattern)
+            return
+        series.add(f"a replay with {SAME}", self.graph)
+        other = rearranged(scenario)
+        if other is None:
+            return
+        series.add_pair(
+            ("a call with other lengths", f"a replay with {OTHER}"),
+            (lambda: self.call.run(self.prepared), self.graph),
+            Change(lengths=other),
+        )
 
     def check(
-        self, scenario: Scenario, base: Execution, *, kernel: str
+        self,
+        scenario: Scenario,
+        base: Execution,
+        replays: list[Execution],
+        *,
+        kernel: str,
     ) -> CheckOutcome:
-        """Replay with the lengths of the capture and with others.
+        """Judge the replays of `replay_into`.
 
         Args:
             scenario: What was captured.
             base: A plain call of it.
+            replays: Executions in the order of the calls.
             kernel: For the findings.
         """
         made = []
         other = rearranged(scenario)
-        if self.graph is not None:
+        if replays:
             live = rows_of(scenario.lengths_q, scenario.capacity_q)
             made.append(
-                self._replay(scenario, base, live, "the lengths of the capture")
+                replay.Replay(plain=base, replayed=replays[0], rows=live, lengths=SAME)
             )
-        if self.graph is not None and other is not None:
-            with self.call.other_lengths(other):
-                plain = self.call.execute(
-                    self.prepared,
-                    label="a call with other lengths",
-                    pattern=scenario.scratch,
-                    options=Options,
+        if len(replays) > 1 and other is not None:
+            live = rows_of(other.lengths_q, scenario.capacity_q)
+            made.append(
+                replay.Replay(
+                    plain=replays[1], replayed=replays[2], rows=live, lengths=OTHER
                 )
-                live = rows_of(other.lengths_q, scenario.capacity_q)
-                made.append(self._replay(scenario, plain, live, "other lengths"))
+            )
         return replay.check(made, refused=self.refused, kernel=kernel)
 
-    def _replay(
-        self, scenario: Scenario, plain: Execution, rows: Rows, lengths: str
-    ) -> replay.Replay:
-        assert self.graph is not None
-        return replay.Replay(
-            plain=plain,
-            replayed=self.call.replay(
-                self.graph, label=f"a replay with {lengths}", pattern=scenario.scratch
-            ),
-            rows=rows,
-            lengths=lengths,
-        )
 
-
-def capture(call: CardCall, prepared: Prepared, *, pattern: str) -> CapturedCall:
+def capture(call: CardCall, prepared: Prepared) -> CapturedCall:
     """Capture a call on the stream of `call`, which must not be the default one."""
     try:
-        graph = call.capture(prepared, pattern=pattern)
+        graph, results = call.card.capture(lambda: call.run(prepared))
     except (SidestreamError, ValueError, RuntimeError) as error:
         first = str(error).splitlines()[0]
         return CapturedCall(call=call, prepared=prepared, graph=None, refused=first)
-    return CapturedCall(call=call, prepared=prepared, graph=graph)
+
+    def again() -> Results:
+        graph()
+        return results
+
+    return CapturedCall(call=call, prepared=prepared, graph=again)
 
 
 def rearranged(scenario: Scenario) -> Scenario | None:

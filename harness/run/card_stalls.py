@@ -6,22 +6,47 @@ time; longer ones follow where it was not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from sidestream.harness.checks import streams
 from sidestream.harness.checks.observation import Execution, Rows
 from sidestream.harness.checks.outcome import CheckOutcome, not_run
 from sidestream.harness.cuda.host_sync import NEEDS, RULES
-from sidestream.harness.drivers.protocol import Prepared
+from sidestream.harness.drivers.protocol import Prepared, Results
+from sidestream.harness.errors import SidestreamError
 from sidestream.harness.finding import Finding, Site
-from sidestream.harness.run.card_call import CLOCK, CardCall, Started
+from sidestream.harness.launch import Launch
+from sidestream.harness.run.card_call import CardCall, told
 
+CLOCK = 2e9
+"""Cycles a second that no card passes: a stall takes at least as long."""
 OWN, AMBIENT = "the call's stream", "the current stream"
 _LEAST, _MOST = 1_000_000, 1_000_000_000
 """Cycles that a stream is stalled for; nothing outlasts the last one."""
 _TIMES = 4
 """How often a call of the host fits into the first stall."""
 _LONGER = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """A call that may still run on the card.
+
+    Attributes:
+        done: Whether its stream was done when the call returned: the host has waited.
+        seconds: What the host needed until its results were taken.
+        finish: Waits for the card; to be called before the next call.
+    """
+
+    done: bool
+    seconds: float
+    finish: Callable[[], Execution]
+
+    def late(self, cycles: int) -> bool:
+        """Whether the host needed half as long as a stall of some cycles, or more."""
+        return 2 * self.seconds >= cycles / CLOCK
 
 
 def stalls(seconds: float) -> Iterator[int]:
@@ -45,18 +70,88 @@ def start(
         pattern: What the scratch holds.
     """
     made = None
-    begin = call.start_on_stalled if stalled == OWN else call.start_beside_stalled
+    begin = _on_stalled if stalled == OWN else _beside_stalled
     for cycles in stalls(call.host_seconds):
         if made is not None:
             made.finish()  # perhaps the host was slow
-        made = begin(
-            prepared, label=f"{stalled} stalled", pattern=pattern, stall=cycles
-        )
+        made = begin(call, prepared, pattern=pattern, stall=cycles)
         if not (made.done if stalled == OWN else made.late(cycles)):
             return made
     # A host that waits for its own stream does so however long that is stalled. What
     # comes late on the current one may have been in time: nothing was shown.
     return made if stalled == OWN else None
+
+
+def _on_stalled(
+    call: CardCall, prepared: Prepared, *, pattern: str, stall: int
+) -> Started:
+    """Make a call on its own stream, which is stalled before its inputs arrive.
+
+    What the call puts elsewhere finds zeros.
+    """
+    call.load(pattern)
+    card, there = call.card, call.arena.there
+    late = there.clone()
+    there.zero_()
+    card.wait()
+    with card.on(card.stream):
+        card.stall(stall)
+        there.copy_(late)
+    launches: list[Launch] = []
+
+    def made() -> Results:
+        return call.run(prepared, launches)
+
+    return _snapped(call, made, f"{OWN} stalled", launches)
+
+
+def _beside_stalled(
+    call: CardCall, prepared: Prepared, *, pattern: str, stall: int
+) -> Started:
+    """Make a call on its own stream while another, stalled one is current.
+
+    What the call puts on the current stream comes after its results were taken, if
+    the host is quick.
+    """
+    call.load(pattern)
+    card = call.card
+    ambient = card.another_stream()
+    launches: list[Launch] = []
+
+    def made() -> Results:
+        with card.on(ambient):
+            card.stall(stall)
+            return call.run(prepared, launches)
+
+    return _snapped(call, made, f"{AMBIENT} stalled", launches)
+
+
+def _snapped(
+    call: CardCall, make: Callable[[], Results], label: str, launches: list[Launch]
+) -> Started:
+    """Make a call and take its results on its own stream."""
+    card, error, results, done = call.card, "", None, False
+    began = time.perf_counter()
+    try:
+        made = make()
+        done = bool(card.stream.query())
+        with card.on(card.stream):
+            lse = made.lse.clone() if made.lse is not None else None
+            results = Results(out=made.out.clone(), lse=lse, returned=made.returned)
+    except (SidestreamError, ValueError, RuntimeError) as raised:
+        error = told(raised)
+    spent = time.perf_counter() - began
+
+    def finish() -> Execution:
+        failed = error
+        try:
+            if not failed:
+                card.wait()
+        except RuntimeError as raised:
+            failed = told(raised)
+        return call.seen(label, results, error=failed or None, launches=launches)
+
+    return Started(done=done, seconds=spent, finish=finish)
 
 
 def check(

@@ -84,7 +84,9 @@ class CardWorld:
         spin(cycles)
 
     def capture(self, call: Callable[[], T]) -> tuple[Callable[[], None], T]:
-        """Capture a call on the stream; return what replays it there, and its result.
+        """Capture a call on the stream; return what replays it, and its result.
+
+        A replay goes to the current stream.
 
         Raises:
             RuntimeError: something in it cannot be captured.
@@ -105,11 +107,7 @@ class CardWorld:
                 warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
                 graph.capture_end()
 
-        def replay() -> None:
-            with self.on(self.stream):
-                graph.replay()
-
-        return replay, result
+        return graph.replay, result
 
     def current_handle(self) -> int:
         """Return the handle of torch's current stream."""

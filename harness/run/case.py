@@ -61,6 +61,21 @@ _OTHER_SCHEDULE = 0x5EED
 
 
 @dataclass(frozen=True, kw_only=True)
+class Calls:
+    """The calls of a case, by what they differ in from the first of each list.
+
+    Attributes:
+        filled: In what scratch and on-chip memory held.
+        again: In nothing but the schedule.
+        isolations: In the inputs of some sequences; not with the first call.
+    """
+
+    filled: list[Execution]
+    again: list[Execution]
+    isolations: list[bounds.Isolation]
+
+
+@dataclass(frozen=True, kw_only=True)
 class CaseOutcome:
     """What a case adds to a report; `warnings` are those of packages."""
 
@@ -207,10 +222,11 @@ class CaseRun:
         self, call: VirtualCall, prepared: Prepared, log: HostLog, stream: int
     ) -> list[CheckOutcome]:
         """Make every call of the case and judge all but parity and cache."""
-        kernel, ahead = (
-            self.settings.kernel,
-            isinstance(self.bench.implementation(), PlansAhead),
-        )
+        return self._judge(self._calls(call, prepared, log), call, log, stream)
+
+    def _calls(self, call: VirtualCall, prepared: Prepared, log: HostLog) -> Calls:
+        """Make every call of the case; the host is watched in the first."""
+        ahead = isinstance(self.bench.implementation(), PlansAhead)
         patterns = [self.scenario.scratch]
         patterns += [p for p in ON_CHIP if p != self.scenario.scratch]
         patterns = patterns[: scratch.FEWEST_PATTERNS]
@@ -229,7 +245,15 @@ class CaseRun:
                 for number in range(1, self.settings.schedules + 1)
             ]
         isolations = self._isolate(call, prepared, patterns[0]) if going else []
-        calls = len(filled) if ahead else len(filled) - 1
+        return Calls(filled=filled, again=again, isolations=isolations)
+
+    def _judge(
+        self, made: Calls, call: VirtualCall, log: HostLog, stream: int
+    ) -> list[CheckOutcome]:
+        """Judge calls in all but parity and cache."""
+        kernel, base = self.settings.kernel, made.filled[0]
+        ahead = isinstance(self.bench.implementation(), PlansAhead)
+        calls = len(made.filled) if ahead else len(made.filled) - 1
         with self.phases.timed("check"):
             return [
                 execution.check(self.runs, kernel=kernel),
@@ -238,21 +262,21 @@ class CaseRun:
                     allowed=call.allowed(),
                     spell=call.spell,
                     broken_guards=call.broken_guards(),
-                    isolations=isolations,
+                    isolations=made.isolations,
                     rows=self.rows,
                     kernel=kernel,
                 ),
                 scratch.check(
-                    filled,
+                    made.filled,
                     workspace_bytes=call.workspace_bytes,
                     rows=self.rows,
                     kernel=kernel,
                 ),
                 races.check(
-                    again if self.settings.schedules > 1 else [base],
+                    made.again if self.settings.schedules > 1 else [base],
                     asked=self.settings.races,
                 ),
-                determinism.check(again, rows=self.rows, kernel=kernel),
+                determinism.check(made.again, rows=self.rows, kernel=kernel),
                 host_sync.check(
                     log.events,
                     calls=calls,
@@ -284,12 +308,22 @@ class CaseRun:
             if not any(self.scenario.lengths_kv[b] or lengths[b] for b in changed):
                 continue
             name = "even" if parity_bit == 0 else "odd"
-            with call.flipped(changed):
-                run = self._call(
-                    call, prepared, pattern, label=f"{name} sequences changed"
-                )
+            label = f"{name} sequences changed"
+            run = self._flipped(call, prepared, pattern, changed, label)
             isolations.append(bounds.Isolation(changed=changed, run=run))
         return isolations
+
+    def _flipped(
+        self,
+        call: VirtualCall,
+        prepared: Prepared,
+        pattern: str,
+        changed: frozenset[int],
+        label: str,
+    ) -> Execution:
+        """Make a call in which Q and V of some sequences have the other sign."""
+        with call.flipped(changed):
+            return self._call(call, prepared, pattern, label=label)
 
     def _call(
         self,

@@ -17,7 +17,7 @@ from sidestream.harness.drivers.protocol import Results
 from sidestream.harness.errors import UsageError
 from sidestream.harness.finding import Verdict
 from sidestream.harness.launch import Launch
-from sidestream.harness.run import card_case, card_stalls, card_world
+from sidestream.harness.run import card_case, card_series, card_stalls, card_world
 from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.card_call import CardCall
 from sidestream.harness.run.card_world import GUARD, Card, CardWorld
@@ -346,6 +346,79 @@ def test_what_a_card_does_wrong_is_found(outcome, name):
     assert found.case.verdict is Verdict.FINDINGS
     assert found.case.checks[check].status == "failed", found.case.checks
     assert kind in told(found)
+
+
+def once_more(deed):
+    """Do something from the fifth call on: in replays, not in watched calls."""
+    calls = []
+
+    def later(tensors, scratch):
+        calls.append(None)
+        if len(calls) > 4:
+            deed(tensors, scratch)
+
+    return later
+
+
+def behind_lse(tensors, scratch):
+    lse = tensors.lse
+    assert lse.is_contiguous()
+    lse.as_strided((1,), (1,), lse.storage_offset() + lse.numel())[0] = 1.0
+
+
+def a_length(tensors, scratch):
+    tensors.lengths_q[0] += 1
+
+
+LATER = {
+    "a row past the total": (last_row, "bounds"),
+    "the guard before": (before_out, "bounds"),
+    "the guard behind": (behind_lse, "bounds"),
+    "an input": (an_input, "bounds"),
+    "lengths": (a_length, "bounds"),
+    "a result": (lambda t, s: t.out[0, 0].zero_(), "determinism"),
+    "the LSE of a row": (lambda t, s: t.lse[0].zero_(), "determinism"),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_what_only_replays_do_wrong_is_found(outcome, name):
+    deed, check = LATER[name]
+    found = outcome(once_more(deed))
+    assert check in failed(found), found.case.checks
+
+
+def test_calls_that_are_looked_at_in_parts_give_the_same(outcome, monkeypatch):
+    looks = []
+    look = card_series.Series._look
+
+    def counted(series):
+        looks.append(None)
+        look(series)
+
+    monkeypatch.setattr(card_series.Series, "_look", counted)
+    assert failed(outcome()) == set()
+    assert len(looks) == 1
+    monkeypatch.setattr(card_series, "MOST_BYTES", 1)
+    assert failed(outcome()) == set()
+    assert len(looks) > 6
+    assert "bounds" in failed(outcome(neighbour))
+    assert "scratch" in failed(outcome(from_scratch))
+
+
+def test_a_case_without_a_bug_fetches_one_call(outcome, monkeypatch):
+    fetched = []
+    seen = CardCall.seen
+
+    def counted(call, label, *rest, **facts):
+        fetched.append(label)
+        return seen(call, label, *rest, **facts)
+
+    monkeypatch.setattr(CardCall, "seen", counted)
+    assert failed(outcome(name="two-short")) == set()
+    # Two more scratch patterns are watched calls; the others beside stalled streams.
+    assert len(fetched) == 6
+    assert not any("replay" in label or "changed" in label for label in fetched)
 
 
 def test_a_key_with_totals_is_found(outcome):
