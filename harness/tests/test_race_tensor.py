@@ -45,7 +45,7 @@ class Program:
         self.lib.race_forget_inits(self.at)
         self.pc = 100
         self.queue: list[tuple[str, int, object, object]] = []
-        self.loads: list[Operation] = []
+        self.loads: dict[tuple[int, int, int], Operation] = {}
         self.actor: tuple[int, int] | None = None
         self.box_kept: tuple[int, int, int, int] | None = None
         self.log: list[tuple[object, ...]] = []
@@ -55,6 +55,7 @@ class Program:
         deeds = (
             *([self.product] * 4 + [self.copy] * 3 + [self.shift]),
             *([self.load] * 3 + [self.store] * 3 + [self.own]),
+            *([self.load_again, self.split_load]),
             *([self.land] * 4 + [self.commit] * 3),
             *([self.arrive] * 4 + [self.phase] * 3 + [self.wait] * 5),
             *([self.tensor_wait] * 3 + [self.before] * 3 + [self.after] * 3),
@@ -93,6 +94,7 @@ class Program:
                     (
                         *(self.product, self.product, self.copy, self.shift),
                         *(self.load, self.store, self.own),
+                        self.random.choice((self.load_again, self.split_load)),
                     )
                 )
                 kind()
@@ -105,14 +107,30 @@ class Program:
         while self.queue:
             self.land()
 
+    def reuse(self, steps: int) -> None:
+        """Few instructions load the same cells time and again; uses, hardly a wait."""
+        self.actor = self.warp()
+        deeds = (
+            *([self.load_again] * 6 + [self.split_load] * 2 + [self.use] * 5),
+            *([self.store] * 2 + [self.before, self.after, self.tensor_wait]),
+        )
+        for step in range(steps):
+            self.pc += 1
+            self.random.choice(deeds)()
+            if step == steps // 2:
+                self._hand_over()
+                self.actor = self.warp()
+
     def _maybe(self, deed: Callable[..., None], *arguments: object) -> None:
         if self.random.random() < 0.85:
             deed(*arguments)
 
     def _complete(self, kind: Callable[[], None], barrier: tuple[int, int]) -> None:
-        if kind in (self.load, self.store):
-            self._maybe(self._tensor_wait, "ld" if kind == self.load else "st")
-            if kind == self.load and self.random.random() < 0.3:
+        if kind == self.store:
+            self._maybe(self._tensor_wait, "st")
+        elif kind in (self.load, self.load_again, self.split_load):
+            self._maybe(self._tensor_wait, "ld")
+            if self.random.random() < 0.3:
                 self.use()
         elif kind != self.own and self.random.random() < 0.6:
             self._commit(barrier)
@@ -220,21 +238,30 @@ class Program:
         self.queue.append(("commit", engine, told, barrier))
         self.log.append(("commit", slot, warp, barrier))
 
-    def _move(self, kind: str) -> None:
+    def _move(self, kind: str, number: int = 0, places: int = 1) -> None:
         slot, warp = self.warp()
-        box = self.box()
         op = self.model.issue(self.pc, kind, (slot, warp))
-        self.lib.detector_warp_tensor(
-            *(self.at, slot, warp, self.pc),
-            *(PIPE_STORE if kind == "st" else PIPE_LOAD, self.pc, *box),
-        )
-        self.model.touch(op, self.cells(slot, box), write=kind == "st")
-        if kind == "ld":
-            self.loads.append(op)
-        self.log.append((kind, self.pc, slot, warp, box))
+        if kind == "ld":  # an earlier one of that number gives its registers up
+            self.loads[slot, warp, number] = op
+        for second in range(places):
+            box = self.box()
+            self.lib.detector_warp_tensor(
+                *(self.at, slot, warp, self.pc),
+                *(PIPE_STORE if kind == "st" else PIPE_LOAD, number, second, *box),
+            )
+            self.model.touch(op, self.cells(slot, box), write=kind == "st")
+            self.log.append((kind, self.pc, slot, warp, number, box))
 
     def load(self) -> None:
-        self._move("ld")
+        self._move("ld", self.pc)
+
+    def load_again(self) -> None:
+        """By an instruction of few: it writes its registers once more."""
+        self._move("ld", self.random.choice((1, 2)))
+
+    def split_load(self) -> None:
+        """In two places, as `.16x32bx2` does."""
+        self._move("ld", self.random.choice((1, 2)), places=2)
 
     def store(self) -> None:
         self._move("st")
@@ -242,10 +269,10 @@ class Program:
     def use(self) -> None:
         if not self.loads:
             return
-        load = self.random.choice(self.loads)
-        self.lib.detector_load_used(self.at, *load.warp, load.pc)
-        self.model.use(load)
-        self.log.append(("use", load.pc))
+        slot, warp, number = who = self.random.choice(list(self.loads))
+        self.lib.detector_load_used(self.at, slot, warp, number)
+        self.model.use(self.loads[who])
+        self.log.append(("use", number, self.loads[who].pc))
 
     def own(self) -> None:
         slot, warp = self.warp()
@@ -390,6 +417,16 @@ def test_hand_overs_with_steps_left_out_are_judged_alike(links, profile):
         program.chain(links)
         racy += judge(program)
     assert programs // 20 < racy < programs - programs // 20
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_loads_by_the_same_instructions_are_judged_alike(profile):
+    racy = 0
+    for number in range(600):
+        program = Program(Random(number), profile)
+        program.reuse(12)
+        racy += judge(program)
+    assert 0 < racy < 600
 
 
 @pytest.mark.parametrize("profile", PROFILES)

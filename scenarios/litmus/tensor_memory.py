@@ -185,6 +185,36 @@ TWINS = (
         clean_in=("practice",),
     ),
     Twin(
+        name="a_load_of_a_loop_is_used_each_time",
+        rule="T8",
+        title=_REGISTERS,
+        warps=(
+            "mov.u32 %r4, 0;\n$LOOP:\n"
+            + TMEM_LOAD
+            + "<op>add.u32 %r4, %r4, 1;\nsetp.lt.u32 %p0, %r4, 2;\n@%p0 bra $LOOP;\n"
+            + _USE
+            + _FRESH
+            + WAIT_STORE
+            + WAIT_LOAD,
+        ),
+        tensor=32,
+        op=_USE,
+        found=tmem(_LD, _ST, "T5"),
+        clean_in=("practice",),
+    ),
+    Twin(
+        name="one_register_stands_for_both_places_of_a_load",
+        rule="T8",
+        title=_REGISTERS,
+        warps=(
+            f"{_SPLIT_LD} {{%r2}}, [%tq], 8;\n<op>" + _FRESH + WAIT_STORE + WAIT_LOAD,
+        ),
+        tensor=32,
+        op=_USE,
+        found=tmem(_SPLIT_LD, _ST, "T5"),
+        clean_in=("practice",),
+    ),
+    Twin(
         name="registers_are_used_before_the_hand_over",
         rule="T8",
         title=_REGISTERS,

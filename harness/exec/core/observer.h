@@ -33,9 +33,10 @@ struct Observer {
   void (*engine_chunks)(void *state, const Async *op, const u32 *addr, u32 n);
   void (*engine_tensor)(void *state, const Async *op, const Cta *c, u32 lane, u32 lanes,
                         u32 column, u32 columns, u32 access);
-  /* A warp's own loads and stores of tensor memory, at issue; its waits for them. */
+  /* A warp's own loads and stores of tensor memory, at issue; `second`: the other place
+   * of the instruction told of last. Its waits for them. */
   void (*tensor)(void *state, const Warp *w, const Insn *i, u32 lane, u32 lanes,
-                 u32 column, u32 columns, u32 access);
+                 u32 column, u32 columns, u32 access, u32 second);
   void (*tensor_wait)(void *state, const Warp *w, u32 access);
   /* Registers of loads are used: the first i->imm of the numbers in i->ext. */
   void (*tensor_used)(void *state, const Warp *w, const Insn *i);

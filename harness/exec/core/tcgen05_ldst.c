@@ -73,7 +73,7 @@ static Bases check(Warp *w, const Insn *i, u32 addr, int reads) {
     u32 error = wrong(w, b.addr[h], lanes, width, reads);
     if (!error || error == TMEM_UNWRITTEN)
       OBSERVE(w->m, tensor, w, i, tmem_lane(b.addr[h]), lanes, tmem_column(b.addr[h]), width,
-              reads ? ACCESS_READ : ACCESS_WRITE);
+              reads ? ACCESS_READ : ACCESS_WRITE, h);
     if (!error) continue;
     u32 kind = error == TMEM_UNWRITTEN ? FAULT_TMEM_UNINIT : FAULT_TMEM;
     fault(w, i, 0, kind, b.addr[h], (u64)lanes << 16 | width, error);

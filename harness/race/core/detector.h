@@ -69,10 +69,10 @@ typedef struct BarrierAgent {
   u32 published; /* number of the barrier.cluster behind its fence, 0 = not fenced */
 } BarrierAgent;
 
-/* A load of tensor memory: the instruction's number, the warp's clock at its issue, and
- * the number of the warp's first use of a register that it loads; 0: none yet. */
+/* A load of tensor memory: the instruction's number, and the number of the warp's first
+ * use of a register that it loads; 0: none yet. */
 typedef struct Load {
-  u32 clock, number, at, used;
+  u32 clock, number, used;
 } Load;
 enum { LOADS = 128 };
 #define NEVER 0xffffffffu

@@ -85,11 +85,12 @@ void detector_tensor_wait(Detector *d, u32 slot, u32 warp, u32 kind);
 /* A register is used that the warp's last load by instruction `number` gives. */
 void detector_load_used(Detector *d, u32 slot, u32 warp, u32 number);
 /* Lanes and columns of tensor memory of the CTA in slot `memory`: by an operation, or
- * by a warp's own load or store (enum PipeKind) by instruction `number`. */
+ * by a warp's own load or store (enum PipeKind) by instruction `number`; `second`: by the
+ * very operation that was told of last, in another place. */
 void detector_engine_tensor(Detector *d, u32 id, u32 pc, u32 memory, u32 lane, u32 lanes,
                             u32 column, u32 columns, u32 flags);
 void detector_warp_tensor(Detector *d, u32 slot, u32 warp, u32 pc, u32 kind, u32 number,
-                          u32 lane, u32 lanes, u32 column, u32 columns);
+                          u32 second, u32 lane, u32 lanes, u32 column, u32 columns);
 /* A warp allocates columns of its CTA or gives them back. */
 enum TensorOwn { TENSOR_FREED = 0, TENSOR_TAKEN, TENSOR_TAKEN_BY_PAIR };
 void detector_tensor_own(Detector *d, u32 slot, u32 warp, u32 pc, u32 column, u32 columns,

@@ -135,14 +135,13 @@ void tensor_only(const Detector *d, Knowledge *k) {
 }
 
 /* --- loads and their registers -------------------------------------------------------- */
-static void note_load(PipeAgent *p, u32 number, u32 at) {
+static void note_load(PipeAgent *p, u32 number, u32 second) {
   u32 clock = p->clock[PIPE_LOAD];
-  for (u32 k = 1; k < LOADS && k < clock; k++) { /* its registers are written anew */
+  for (u32 k = 1 + second; k < LOADS; k++) { /* its registers are written anew */
     Load *l = &p->load[(clock - k) % LOADS];
-    if (l->clock == clock - k && l->number == number && !l->used && l->at + 1 != at)
-      l->used = NEVER;
+    if (l->number == number && !l->used) l->used = NEVER;
   }
-  p->load[clock % LOADS] = (Load){.clock = clock, .number = number, .at = at};
+  p->load[clock % LOADS] = (Load){.clock = clock, .number = number};
 }
 
 void detector_load_used(Detector *d, u32 slot, u32 warp, u32 number) {
@@ -275,19 +274,18 @@ void detector_engine_tensor(Detector *d, u32 id, u32 pc, u32 memory, u32 lane, u
 }
 
 void detector_warp_tensor(Detector *d, u32 slot, u32 warp, u32 pc, u32 kind, u32 number,
-                          u32 lane, u32 lanes, u32 column, u32 columns) {
+                          u32 second, u32 lane, u32 lanes, u32 column, u32 columns) {
   CtaAgent *c = &d->cta[slot];
   WarpAgent *w = &c->warp[warp];
   u32 first = slot / d->cluster * d->per_group, comp = pipe_comp(d, slot, kind, warp);
   if (!d->rows) return;
-  u32 at = w->clock;
   warp_release(w, w->live, d->scratch);
   Accessor a = {.known = d->scratch, .first_comp = first};
   a.entry = (Entry){.clock = ++c->pipe[warp].clock[kind], .pc = pc, .comp = first + comp};
   entry_set_flags(&a.entry, ENTRY_ENGINE | (kind == PIPE_STORE ? ENTRY_WRITE : 0));
   detector_note_issue(d, a.entry.comp, a.entry.clock, slot, warp, d->scratch);
   issued(w, w->live, comp, a.entry.clock);
-  if (kind == PIPE_LOAD) note_load(&c->pipe[warp], number, at);
+  if (kind == PIPE_LOAD) note_load(&c->pipe[warp], number, second);
   tensor(d, &a, slot, lane, lanes, column, columns);
 }
 

@@ -202,12 +202,12 @@ static void engine_tensor(void *state, const Async *op, const Cta *c, u32 lane, 
 }
 
 static void tensor(void *state, const Warp *w, const Insn *i, u32 lane, u32 n, u32 column,
-                   u32 columns, u32 access) {
+                   u32 columns, u32 access, u32 second) {
   Watch *h = state;
   if (h->detector->keep_digest) detector_digest(h->detector, w->cta->slot, w->id, 0);
   detector_warp_tensor(told(h, w), w->cta->slot, w->id, pc_of(w->m, i),
-                       access & ACCESS_WRITE ? PIPE_STORE : PIPE_LOAD, (u32)i->x[3], lane, n,
-                       column, columns);
+                       access & ACCESS_WRITE ? PIPE_STORE : PIPE_LOAD, (u32)i->x[3], second,
+                       lane, n, column, columns);
 }
 
 static void tensor_used(void *state, const Warp *w, const Insn *i) {
