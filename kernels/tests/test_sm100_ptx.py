@@ -1,14 +1,11 @@
 """What the compiled SM100 code may contain, and that the assembler accepts it."""
 
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
+from artifact import MOST_REGISTERS, REGISTER_FILE, assemble, dynamic_smem
 from cutlass import cute
 from cutlass.base_dsl.compiler import DumpDir
 
@@ -72,13 +69,18 @@ EVERY = pytest.mark.parametrize("config", SHAPES.values(), ids=SHAPES)
 
 
 @pytest.fixture(scope="module")
-def ptx(tmp_path_factory):
+def compiled(tmp_path_factory):
     @cache
     def build(config):
         keep = (cute.KeepPTX(True), DumpDir(str(tmp_path_factory.mktemp("ptx"))))
-        return compile_forward(config, "sm_100a", *keep).artifacts.PTX
+        return compile_forward(config, "sm_100a", *keep)
 
     return build
+
+
+@pytest.fixture(scope="module")
+def ptx(compiled):
+    return lambda config: compiled(config).artifacts.PTX
 
 
 def forward_lines(text):
@@ -234,37 +236,25 @@ def test_the_artifact_asks_for_no_more_than_the_chip_has(config, ptx):
     assert tuple(map(int, counts)) == config.shape.registers
 
 
-def assembler():
-    found = shutil.which("ptxas")
-    places = [Path(found)] if found else []
-    spec = find_spec("nvidia")
-    for root in (spec.submodule_search_locations or ()) if spec else ():
-        places += Path(root).glob("*/bin/ptxas")
-    for place in places:
-        done = subprocess.run([place, "--version"], capture_output=True, text=True)
-        release = re.search(r"release (\d+)\.(\d+)", done.stdout)
-        if release and int(release[1]) >= 13:
-            return place, (int(release[1]), int(release[2]))
-    pytest.skip("no ptxas of CUDA 13 (pip install nvidia-cuda-nvcc)")
-
-
 @EVERY
 def test_the_assembler_honours_register_counts_and_spills_nothing(
-    config, ptx, tmp_path
+    config, compiled, tmp_path
 ):
-    place, release = assembler()
-    source = tmp_path / "forward.ptx"
-    # Older assemblers refuse the version that the DSL writes, not what is in the text.
-    source.write_text(re.sub(r"^\.version .*", ".version 9.0", ptx(config), flags=re.M))
-    done = subprocess.run(
-        [place, "-arch=sm_100a", "-v", source, "-o", tmp_path / "forward.cubin"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "setmaxnreg' ignored" not in done.stderr
-    spills = re.findall(r"(\d+) bytes spill", done.stderr)
-    assert spills
-    # Earlier releases than 13.5 spill at the widest head dim (docs/kernels.md).
-    most = 524 if release < (13, 5) and config.head_dim > 256 else 0
-    assert max(map(int, spills)) <= most
+    built = compiled(config)
+    usages = assemble(built.artifacts.PTX, "sm_100a", tmp_path)
+    (forward,) = (u for name, u in usages.items() if "forward" in name)
+    assert len(usages) == 2
+    assert [u.spilled for u in usages.values()] == [0, 0]
+    softmax, correction, others = config.shape.registers
+    roles = facts.GROUP * (config.sub_tiles * softmax + correction + others)
+    assert roles <= forward.registers * config.threads <= REGISTER_FILE
+    assert max(*config.shape.registers, forward.registers) <= MOST_REGISTERS
+
+    (_, asked) = dynamic_smem(built)
+    assert [u.static_smem for u in usages.values()] == [0, 0]
+    assert config.smem_bytes - 512 <= asked <= config.smem_bytes <= facts.SMEM_LIMIT
+
+
+def test_every_shape_is_among_them():
+    held = {config.shape for config in SHAPES.values()}
+    assert held == {*facts.SHAPES, *facts.NARROW_SHAPES}

@@ -1,0 +1,89 @@
+"""What a compiled artifact takes of the chip: read off the artifact itself.
+
+Registers and spills are what the assembler reports (`ptxas -v`); its release is pinned
+in requirements-peers.txt, because they differ from one to the next. Shared memory is
+what the compiled host function asks for when it launches.
+"""
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+RELEASE = "13.5"
+"""Of CUDA, as the package that is pinned."""
+REGISTER_FILE = 65_536
+"""Registers of a multiprocessor (CUDA, "Technical Specifications")."""
+MOST_REGISTERS = 255
+"""Registers that a thread may have."""
+
+_LAUNCH = r"\(array<3 x i32>, array<3 x i32>, i64, ptr, ptr, i32\)"
+"""Grid, block, bytes of dynamic shared memory, stream, attributes and their count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Of one kernel: registers of a thread at entry, the rest in bytes."""
+
+    registers: int
+    spilled: int
+    static_smem: int
+
+
+def assembler():
+    """The `ptxas` of the pinned release: that of the package, or of a toolkit."""
+    spec = find_spec("nvidia")
+    roots = (spec.submodule_search_locations or ()) if spec else ()
+    places = [place for root in roots for place in Path(root).glob("*/bin/ptxas")]
+    found = shutil.which("ptxas")
+    places += [Path(found)] if found else []
+    for place in places:
+        done = subprocess.run([place, "--version"], capture_output=True, text=True)
+        if f"release {RELEASE}," in done.stdout:
+            return place
+    pytest.skip(f"no ptxas of CUDA {RELEASE} (make peers)")
+
+
+def assemble(ptx, arch, folder):
+    """Assemble and return the `Usage` of every kernel, by name.
+
+    `setmaxnreg` has to be honoured: without it a role has no more registers than the
+    CTA was started with.
+    """
+    source = folder / "kernels.ptx"
+    source.write_text(ptx)
+    told = subprocess.run(
+        [assembler(), f"-arch={arch}", "-v", source, "-o", folder / "kernels.cubin"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr
+    assert "setmaxnreg' ignored" not in told
+    usages = {}
+    for part in told.split("Compiling entry function '")[1:]:
+        spills = [int(n) for n in re.findall(r"(\d+) bytes spill", part)]
+        (registers,) = re.findall(r"Used (\d+) registers", part)
+        static = re.search(r"(\d+) bytes smem", part)
+        assert len(spills) == 2
+        usages[part[: part.index("'")]] = Usage(
+            registers=int(registers),
+            spilled=max(spills),
+            static_smem=int(static[1]) if static else 0,
+        )
+    return usages
+
+
+def dynamic_smem(compiled):
+    """Bytes of dynamic shared memory of each launch that the host function makes."""
+    host = str(compiled.ir_module)
+    constants = dict(re.findall(r"(%\w+) = llvm\.mlir\.constant\((\d+) : i64\)", host))
+    asked = []
+    for place in re.findall(
+        rf"(%\w+) = llvm\.getelementptr %\w+\[0, 2\].*struct<{_LAUNCH}>", host
+    ):
+        asked += re.findall(rf"llvm\.store (%\w+), {place} : i64", host)
+    return [int(constants[value]) for value in asked]

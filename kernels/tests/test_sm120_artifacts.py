@@ -1,0 +1,76 @@
+"""What every text of our SM120 kernel takes of the chip, off the compiled artifact."""
+
+from dataclasses import replace
+
+import pytest
+from artifact import MOST_REGISTERS, REGISTER_FILE, assemble, dynamic_smem
+from cutlass import cute
+from cutlass.base_dsl.compiler import DumpDir
+
+from sidestream.kernels.sm120.config import (
+    LOADER_REGISTERS,
+    SHAPES,
+    SMEM_LIMIT,
+    WARP,
+    WARPS_PER_GROUP,
+    KernelConfig,
+)
+from sidestream.kernels.sm120.launch import compile_forward
+
+# Everything that a declaration may ask for, so that most is alive at a time.
+FULL = KernelConfig(
+    dtype="bfloat16",
+    out_dtype="bfloat16",
+    head_dim=128,
+    head_dim_v=128,
+    tile_m=128,
+    anchor="bottom_right",
+    has_left=True,
+    has_right=True,
+    has_sinks=True,
+    lse="head_major",
+    prefix_q=True,
+    prefix_kv=False,
+    negative_scale=True,
+)
+DIMS = {"d64": (64, 64), "d128": (128, 128), "d192x128": (192, 128), "d256": (256, 256)}
+TEXTS = {
+    f"{name}-{rows}-rows": replace(
+        FULL, head_dim=dims[0], head_dim_v=dims[1], tile_m=rows
+    )
+    for name, dims in DIMS.items()
+    for rows in (128, 64, 16)
+}
+SPILLED = {"d128-128-rows": 80, "d192x128-128-rows": 80}
+"""Bytes a thread; docs/kernels.md says why. Nothing else spills."""
+
+
+def test_every_shape_is_among_them():
+    assert {config.shape for config in TEXTS.values()} == set(SHAPES)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_fits_the_chip_and_spills_nothing(name, tmp_path):
+    config = TEXTS[name]
+    keep = (cute.KeepPTX(True), DumpDir(str(tmp_path)))
+    compiled = compile_forward(config, "sm_120a", *keep)
+
+    usages = assemble(compiled.artifacts.PTX, "sm_120a", tmp_path)
+    (worklist,) = (u for name, u in usages.items() if "worklist" in name)
+    (forward,) = (u for name, u in usages.items() if "forward" in name)
+    assert len(usages) == 2
+    assert worklist.spilled == 0
+    assert forward.spilled == SPILLED.get(name, 0)
+
+    # All CTAs that the launch promises the assembler, and then each role's own.
+    assert forward.registers <= MOST_REGISTERS
+    at_entry = forward.registers * config.threads
+    assert at_entry * config.ctas_per_sm <= REGISTER_FILE
+    if config.moves_registers:
+        consumers = config.warps * WARP * config.shape.registers
+        loader = WARPS_PER_GROUP * WARP * LOADER_REGISTERS
+        assert consumers + loader <= at_entry
+
+    (_, asked) = dynamic_smem(compiled)
+    assert forward.static_smem == 0
+    assert config.smem_bytes - 256 <= asked <= config.smem_bytes <= SMEM_LIMIT
