@@ -47,6 +47,8 @@ largest weight.
    that any of them fails. Weights that round to one value of T may share their
    error, so they count as one: by Cauchy-Schwarz, c_ij P^2 v^2 with c_ij the number
    of keys in the row that share the rounded weight. The smaller of the two holds.
+   Where all scores of a row are equal and there is no sink, every weight is 1 times a
+   power of two whatever the order, and nothing is rounded.
 6. PV accumulation. gamma_n sum_j P|v| with n = visible keys + keys / b + t.
 7. Sum. gamma_n' relative, n' = visible keys + t, in fp32; and sum_j P theta_ij.
 8. End. Reciprocal (`rcp.approx.f32`: 1 ulp = 2 u) and product: 3 u |O|; rounding to
@@ -299,7 +301,12 @@ def _block(block: RowBlock, scale: float, model: Arithmetic, factor: float) -> _
     small = visible & (held < model.dtype.smallest_normal)
     step = model.dtype.half_subnormal / model.weight_scale
     steps = np.where(small, step / norm[..., None], 0.0)
-    rounding = u_t * np.minimum(weighted, likely) + block.weigh(steps, values)
+    top = np.max(scores, axis=-1, initial=-np.inf, where=visible)
+    even = top == np.min(scores, axis=-1, initial=np.inf, where=visible)
+    if block.sinks is not None:
+        even = np.zeros_like(even)
+    rounding = u_t * np.where(even[..., None], 0.0, np.minimum(weighted, likely))
+    rounding += block.weigh(steps, values)
 
     adds = count + count / model.tensor_block + tiles
     summed = gamma(adds, model.tensor_roundoff)[..., None] * weighted * (1.0 + u_t)

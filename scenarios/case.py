@@ -23,9 +23,10 @@ from sidestream.reference import lengths as seq
 from sidestream.reference import narrow
 from sidestream.reference.attention import Problem
 from sidestream.scenarios.fill import (
+    AMAX_SENTINEL,
     LSE_SENTINEL,
-    OUT_SENTINEL,
     TAIL_BITS,
+    out_sentinel,
     scratch_bytes,
 )
 from sidestream.scenarios.layout import (
@@ -44,8 +45,9 @@ class CaseInputs:
     """Everything a call of one scenario reads or writes, as numpy arrays.
 
     `slabs` maps a name to storage: bits of `scenario.dtype` as uint16 or uint8, those
-    of `scenario.out_dtype` for `out`, or float32 for `lse`. `out` and `lse` start as
-    the sentinels of `sidestream.scenarios.fill`.
+    of `scenario.output_dtype` for `out`, or float32 for `lse` and, with one-byte
+    inputs, `amax` (1,). All three start as the sentinels of
+    `sidestream.scenarios.fill`.
     """
 
     scenario: Scenario
@@ -63,6 +65,8 @@ class CaseInputs:
     """(heads_q,)"""
     descales: tuple[NDArray[np.float32], ...] | None
     """Of Q, K and V, (1,) each."""
+    scale_out: NDArray[np.float32] | None
+    """Of O, (1,)."""
     live: NDArray[np.bool_]
     """(capacity_q,): rows inside a sequence; the others must stay untouched."""
     judged: NDArray[np.bool_]
@@ -81,7 +85,7 @@ class CaseInputs:
         """Return the numbers that the bits of `view` stand for, without descales."""
         bits = np.ascontiguousarray(self.array(view))
         case = self.scenario
-        kind = case.out_dtype if view.slab == self.out.slab else case.dtype
+        kind = case.output_dtype if view.slab == self.out.slab else case.dtype
         return narrow.from_bits(bits, narrow.by_name(kind))
 
     def scratch(self, size: int) -> NDArray[np.uint8]:
@@ -126,7 +130,8 @@ def build(scenario: Scenario, rng: np.random.Generator | None = None) -> CaseInp
         sinks = drawn if fixed is None else np.full_like(drawn, fixed)
     segments = seq.from_counts(scenario.lengths_kv)
     for b in scenario.nan_sequences:
-        at = slice(segments.starts[b], segments.starts[b] + segments.lengths[b])
+        first, length = segments.starts[b], segments.lengths[b]
+        at = slice(first, first + length, scenario.nan_every)
         numbers["k"][at] = numbers["v"][at] = np.nan
     sizes, views = lay_out_inputs(
         scenario.layout,
@@ -136,8 +141,10 @@ def build(scenario: Scenario, rng: np.random.Generator | None = None) -> CaseInp
         heads_kv=scenario.heads_kv,
         dim=scenario.head_dim,
         dim_v=scenario.width_v,
+        item=scenario.item,
     )
     target = narrow.by_name(scenario.dtype)
+    stored = narrow.by_name(scenario.output_dtype)
     poison = TAIL_BITS[scenario.tail_fill][scenario.dtype]
     slabs: dict[str, NDArray[Any]] = {
         name: np.full(size, poison, target.bits_type) for name, size in sizes.items()
@@ -148,8 +155,12 @@ def build(scenario: Scenario, rng: np.random.Generator | None = None) -> CaseInp
         tokens=scenario.capacity_q,
         heads=scenario.heads_q,
         dim=scenario.width_v,
+        item=stored.width // 8,
     )
-    slabs["out"] = np.full(size, OUT_SENTINEL, dtype=np.uint16)
+    sentinel = out_sentinel(scenario.output_dtype)
+    slabs["out"] = np.full(size, sentinel, dtype=stored.bits_type)
+    if scenario.narrow:
+        slabs["amax"] = np.full(1, AMAX_SENTINEL, np.uint32).view(np.float32)
     lse: View | None = None
     if scenario.lse != "none":
         size, lse = lay_out_lse(
@@ -177,6 +188,9 @@ def build(scenario: Scenario, rng: np.random.Generator | None = None) -> CaseInp
         sinks=sinks,
         descales=tuple(np.array([f], np.float32) for f in scenario.descales)
         if scenario.descales is not None
+        else None,
+        scale_out=np.array([scenario.scale_out], np.float32)
+        if scenario.scale_out is not None
         else None,
         live=live,
         judged=judged,
@@ -219,6 +233,8 @@ def _draw(
     )
     if scenario.values == "flat":
         k *= 2.0**-9
+    elif scenario.values == "equal":
+        k *= 0.0
     elif scenario.values == "sharp":
         k *= 16.0
     elif scenario.values == "ties":

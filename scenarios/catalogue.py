@@ -17,6 +17,7 @@ from sidestream.scenarios.catalogue_layout import LAYOUT
 from sidestream.scenarios.catalogue_lengths import LENGTHS
 from sidestream.scenarios.catalogue_masks import MASKS
 from sidestream.scenarios.catalogue_mutation import MUTATION
+from sidestream.scenarios.catalogue_narrow import NARROW
 from sidestream.scenarios.catalogue_numerics import NUMERICS
 from sidestream.scenarios.catalogue_public import PUBLIC
 from sidestream.scenarios.catalogue_wide import WIDE
@@ -24,9 +25,9 @@ from sidestream.scenarios.catalogue_wide import WIDE
 CATALOGUE: tuple[Scenario, ...] = (*LENGTHS, *MASKS, *LAYOUT, *NUMERICS, *HOST)
 """The named scenarios of our kernels' interface, in the order they are run."""
 
-EVERY: tuple[Scenario, ...] = (*CATALOGUE, *WIDE, *EACH, *PUBLIC)
-"""With those of head dims that some targets take, of every shape that our kernels are
-written for, and of public packages."""
+EVERY: tuple[Scenario, ...] = (*CATALOGUE, *WIDE, *NARROW, *EACH, *PUBLIC)
+"""With those of head dims and of one-byte inputs that some targets take, of every shape
+that our kernels are written for, and of public packages."""
 
 LARGEST_FLOPS = 60_000_000
 """No scenario of the catalogue has more work than this; those of `PUBLIC` may."""

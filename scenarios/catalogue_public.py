@@ -117,7 +117,7 @@ def _clc(name: str, description: str, **facts: Any) -> Scenario:
 PUBLIC: tuple[Scenario, ...] = (
     *(scenario for shape in _SHAPES for scenario in _family(shape)),
     _public(
-        "fp8-d128-plain",
+        "e4m3-d128-plain",
         "E4M3 inputs without factors.",
         "fp8-d128",
         dtype=FLOAT8,

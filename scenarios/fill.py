@@ -14,14 +14,28 @@ U8 = NDArray[np.uint8]
 
 OUT_SENTINEL = 0x7FD5
 """A quiet NaN in float16 and in bfloat16 alike."""
+OUT_SENTINEL_8 = 0xFF
+"""A NaN in E4M3 and in E5M2 alike; conversions give the one without the sign."""
+AMAX_SENTINEL = 0x7149F2CA
+"""1e30 in float32: what an earlier call may have left there, and no maximum takes."""
 LSE_SENTINEL = 0x7FC0D5D5
 """A quiet NaN in float32."""
 
+
+def out_sentinel(dtype: str) -> int:
+    """Return the bits that an output of a type starts with."""
+    return OUT_SENTINEL_8 if dtype.startswith("float8") else OUT_SENTINEL
+
+
+_TYPES = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 TAIL_BITS = {
-    "nan": {"float16": 0x7E00, "bfloat16": 0x7FC0, "float8_e4m3fn": 0x7F},
-    "inf": {"float16": 0x7C00, "bfloat16": 0x7F80, "float8_e4m3fn": 0x7F},
-    "huge": {"float16": 0x7BFF, "bfloat16": 0x7F7F, "float8_e4m3fn": 0x7E},
-    "zero": {"float16": 0x0000, "bfloat16": 0x0000, "float8_e4m3fn": 0x00},
+    name: dict(zip(_TYPES, bits, strict=True))
+    for name, bits in {
+        "nan": (0x7E00, 0x7FC0, 0x7F, 0x7F),
+        "inf": (0x7C00, 0x7F80, 0x7F, 0x7C),
+        "huge": (0x7BFF, 0x7F7F, 0x7E, 0x7B),
+        "zero": (0x0000, 0x0000, 0x00, 0x00),
+    }.items()
 }
 """What tokens past the live total and gaps between strides hold, as bits of the input
 type; E4M3 has no infinity, so its `inf` is the NaN."""

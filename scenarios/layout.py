@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 OUT_LAYOUTS = ("packed", "padded", "spread")
-"""packed: strides as small as they go. padded: 16 elements after each token. spread:
-8 elements after each head as well."""
+"""packed: strides as small as they go. padded: 32 bytes after each token. spread: 16
+bytes after each head as well."""
 LAYOUTS = (*OUT_LAYOUTS, "kv_pair", "fused_qkv")
 """kv_pair: K and V are the halves of one [tokens, 2, heads, dim] record. fused_qkv:
 all three are slices of one [tokens, heads_q + 2 heads_kv, dim] slab."""
@@ -31,11 +31,14 @@ class View:
 
 
 def lay_out_alone(
-    name: str, layout: str, *, tokens: int, heads: int, dim: int
+    name: str, layout: str, *, tokens: int, heads: int, dim: int, item: int = 2
 ) -> tuple[int, View]:
-    """Give one operand a slab of its own; return its size and the view."""
-    head = dim + (8 if layout == "spread" else 0)
-    token = heads * head + (0 if layout == "packed" else 16)
+    """Give one operand a slab of its own; return its size and the view.
+
+    Sizes are in elements, of `item` bytes each.
+    """
+    head = dim + (16 // item if layout == "spread" else 0)
+    token = heads * head + (0 if layout == "packed" else 32 // item)
     view = View(
         slab=name, offset=0, shape=(tokens, heads, dim), strides=(token, head, 1)
     )
@@ -51,6 +54,7 @@ def lay_out_inputs(
     heads_kv: int,
     dim: int,
     dim_v: int,
+    item: int = 2,
 ) -> tuple[dict[str, int], dict[str, View]]:
     """Lay out Q, K and V; return the slab sizes in elements and the views.
 
@@ -63,14 +67,14 @@ def lay_out_inputs(
     alone = "packed" if layout == "kv_pair" else layout
     sizes, views = {}, {}
     sizes["q"], views["q"] = lay_out_alone(
-        "q", alone, tokens=tokens_q, heads=heads_q, dim=dim
+        "q", alone, tokens=tokens_q, heads=heads_q, dim=dim, item=item
     )
     if layout == "kv_pair":
         pair, halves = _slices("kv", tokens_kv, dim, {"k": heads_kv, "v": heads_kv})
         return {**sizes, **pair}, {**views, **halves}
     for name, width in (("k", dim), ("v", dim_v)):
         sizes[name], views[name] = lay_out_alone(
-            name, alone, tokens=tokens_kv, heads=heads_kv, dim=width
+            name, alone, tokens=tokens_kv, heads=heads_kv, dim=width, item=item
         )
     return sizes, views
 

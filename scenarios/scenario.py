@@ -12,16 +12,19 @@ from sidestream.scenarios.layout import LAYOUTS, LSE, OUT_LAYOUTS, SHARED_LAYOUT
 
 DTYPES = ("float16", "bfloat16")
 FLOAT8 = "float8_e4m3fn"
-"""An input type that is no output type: O is then bfloat16."""
+ONE_BYTE = (FLOAT8, "float8_e5m2")
+"""Types of inputs that may come with factors, and O in any type: bfloat16 unless said.
+O of these types has a factor too."""
 ROUTES = ("default", "clc", "role-split")
 """default: what the implementation chooses. clc: tiles are taken by cluster launch
 control. role-split: one CTA pair makes the weights, another uses them. What has no such
 route declines."""
 FORMS = ("counts", "prefix")
-VALUES = ("normal", "flat", "sharp", "ties", "large")
-"""normal: unit normal. flat: keys so small that weights are nearly equal. sharp: keys
-so large that one weight takes nearly all. ties: every key occurs twice. large: values
-near a tenth of the format's square-root range, where fp16 products overflow fp16."""
+VALUES = ("normal", "flat", "equal", "sharp", "ties", "large")
+"""normal: unit normal. flat: keys so small that weights are nearly equal. equal: keys
+are 0, so that weights are equal and need no rounding. sharp: keys so large that one
+weight takes nearly all. ties: every key occurs twice. large: values near a tenth of the
+format's square-root range, where fp16 products overflow fp16."""
 STREAMS = ("default", "side")
 
 
@@ -48,7 +51,11 @@ class Scenario:
     head_dim_v: int | None = None
     """Of V and O; None means `head_dim`."""
     descales: tuple[float, float, float] | None = None
-    """Factors of Q, K and V, for `float8_e4m3fn` inputs only."""
+    """Factors of Q, K and V, for one-byte inputs only."""
+    out_dtype: str | None = None
+    """Type of O, for one-byte inputs only; None means bfloat16 there."""
+    scale_out: float | None = None
+    """Factor of O before it is rounded, for a one-byte O and always there."""
     splits: int = 1
     """Parts of the keys that are worked on apart and combined."""
     route: str = "default"
@@ -76,6 +83,8 @@ class Scenario:
     values: str = "normal"
     nan_sequences: tuple[int, ...] = ()
     """Sequences whose K and V are NaN; every other sequence must be untouched."""
+    nan_every: int = 1
+    """One of so many tokens of theirs is NaN, the first and those that follow."""
 
     tail_q: int = 0
     """Tokens of capacity past the live total, in Q, O and LSE."""
@@ -91,7 +100,8 @@ class Scenario:
 
     def __post_init__(self) -> None:
         for field, choices in (
-            ("dtype", (*DTYPES, FLOAT8)),
+            ("dtype", (*DTYPES, *ONE_BYTE)),
+            ("out_dtype", (None, *DTYPES, *ONE_BYTE)),
             ("route", ROUTES),
             ("causal", CAUSAL),
             ("lse", LSE),
@@ -116,10 +126,13 @@ class Scenario:
                 "both sides need the same number of sequences, at least one",
             ),
             (min((*self.lengths_q, *self.lengths_kv), default=0) < 0, "length < 0"),
-            (self.head_dim < 8 or self.head_dim % 8 != 0, "head_dim must be 8 n"),
             (
-                self.width_v < 8 or self.width_v % 8 != 0,
-                "head_dim_v must be 8 n",
+                self.head_dim < 8 or self.head_dim * self.item % 16 != 0,
+                "head_dim must be a multiple of 16 bytes",
+            ),
+            (
+                self.width_v < 8 or self.width_v * self.item % 16 != 0,
+                "head_dim_v must be a multiple of 16 bytes",
             ),
             (
                 self.layout in SHARED_LAYOUTS and self.width_v != self.head_dim,
@@ -130,12 +143,20 @@ class Scenario:
                 f"large values overflow {FLOAT8}",
             ),
             (
-                self.dtype == FLOAT8 and self.layout != "packed",
-                f"gaps of whole elements break the alignment of {FLOAT8}",
+                self.descales is not None and not self.narrow,
+                "descales need one-byte inputs",
             ),
             (
-                self.descales is not None and self.dtype != FLOAT8,
-                f"descales need {FLOAT8}",
+                self.out_dtype not in (None, self.dtype) and not self.narrow,
+                "an out_dtype of its own needs one-byte inputs",
+            ),
+            (
+                (self.scale_out is not None) != (self.output_dtype in ONE_BYTE),
+                "scale_out belongs to a one-byte O",
+            ),
+            (
+                self.scale_out is not None and self.scale_out <= 0.0,
+                "scale_out must be positive",
             ),
             (
                 self.descales is not None
@@ -143,6 +164,7 @@ class Scenario:
                 "descales are three positive factors",
             ),
             (self.splits < 1, "splits must be positive"),
+            (self.nan_every < 1, "nan_every must be positive"),
             (
                 self.heads_kv < 1 or self.heads_q < 1 or self.heads_q % self.heads_kv,
                 "heads_q must be a multiple of heads_kv",
@@ -188,9 +210,19 @@ class Scenario:
         return self.head_dim if self.head_dim_v is None else self.head_dim_v
 
     @property
-    def out_dtype(self) -> str:
+    def narrow(self) -> bool:
+        """Whether Q, K and V have one-byte elements; the largest |O| is told then."""
+        return self.dtype in ONE_BYTE
+
+    @property
+    def item(self) -> int:
+        """Bytes of an element of Q, K and V."""
+        return 1 if self.narrow else 2
+
+    @property
+    def output_dtype(self) -> str:
         """Type of O."""
-        return "bfloat16" if self.dtype == FLOAT8 else self.dtype
+        return self.out_dtype or ("bfloat16" if self.narrow else self.dtype)
 
     @property
     def batch(self) -> int:
@@ -260,7 +292,8 @@ class Scenario:
         """Return what is declared beyond the interface of our kernels."""
         facts = {
             "head_dim_v": self.width_v if self.width_v != self.head_dim else None,
-            "descaled": True if self.descales is not None else None,
+            "out_dtype": self.output_dtype if self.narrow else None,
+            "descaled": False if self.narrow and self.descales is None else None,
             "splits": self.splits if self.splits > 1 else None,
             "route": self.route if self.route != "default" else None,
         }

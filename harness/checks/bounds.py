@@ -93,7 +93,7 @@ def check(
         return not_run(NAME, "a call was not finished")
     for isolation in () if broken else isolations:
         others = rows.live & ~rows.of(isolation.changed)
-        off = difference(base, isolation.run, others)
+        off = difference(base, isolation.run, others, amax=False)
         if off is not None:
             findings.append(
                 Finding(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sidestream.harness.finding import Finding, Incomplete
 
-Bits = NDArray[np.uint16]
+Bits = NDArray[np.uint16] | NDArray[np.uint8]
 Mask = NDArray[np.bool_]
 
 
@@ -31,6 +31,7 @@ class Execution:
         label: What set this call apart, for messages: e.g. `scratch zeros`.
         out: Bits of O (capacity_q, heads_q, head_dim_v) afterwards.
         lse: LSE (capacity_q, heads_q) in float32 afterwards, or None.
+        amax: Largest |O| in float32 (1,) afterwards, or None.
         written: By tensor that the caller owns, one flag a byte that was written or
             changed. Tensors without an entry were not watched.
         findings: Defects that the device saw.
@@ -48,6 +49,7 @@ class Execution:
     label: str
     out: Bits
     lse: NDArray[np.float32] | None
+    amax: NDArray[np.float32] | None = None
     written: Mapping[str, Mask] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     harmless: tuple[Finding, ...] = ()
@@ -107,8 +109,8 @@ class Difference:
     """Two results that should be bitwise equal and are not.
 
     Attributes:
-        output: `O` or `LSE`.
-        at: Index of the first element that differs.
+        output: `O`, `LSE` or `amax`.
+        at: Index of the first element that differs; none for a scalar.
         number: Elements that differ.
     """
 
@@ -117,12 +119,15 @@ class Difference:
     number: int
 
 
-def difference(a: Execution, b: Execution, rows: Mask) -> Difference | None:
+def difference(
+    a: Execution, b: Execution, rows: Mask, *, amax: bool = True
+) -> Difference | None:
     """Compare two results bit by bit in the given rows; None if they are equal.
 
-    Executions that share their arrays were shown to be equal where they were made.
+    Executions that share their arrays were shown to be equal where they were made. The
+    largest output is one of all rows: without `amax` it is left out.
     """
-    if a.out is b.out and a.lse is b.lse:
+    if a.out is b.out and a.lse is b.lse and a.amax is b.amax:
         return None
     pairs: list[tuple[str, NDArray[Any], NDArray[Any]]] = [("O", a.out, b.out)]
     if a.lse is not None and b.lse is not None:
@@ -136,11 +141,17 @@ def difference(a: Execution, b: Execution, rows: Mask) -> Difference | None:
             return Difference(
                 output=output, at=tuple(int(i) for i in at), number=int(off.sum())
             )
+    if amax and a.amax is not None and b.amax is not None:
+        differs = a.amax.view(np.uint32) != b.amax.view(np.uint32)
+        if differs.any():
+            return Difference(output="amax", at=(), number=1)
     return None
 
 
 def place(difference: Difference, rows: Rows) -> str:
     """Spell where two results part."""
+    if not difference.at:
+        return difference.output
     token, *rest = difference.at
     names = ("head", "column")
     parts = [f"{n} {i}" for n, i in zip(names, rest, strict=False)]

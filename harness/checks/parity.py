@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sidestream.harness.checks.observation import Mask, Rows
 from sidestream.harness.checks.outcome import CheckOutcome, judged
 from sidestream.harness.finding import Finding, Rule, Site
-from sidestream.reference.parity import Parity, compare
+from sidestream.reference.parity import Parity, amax_range, compare
 from sidestream.reference.tolerance import Bound
 
 NAME = "parity"
@@ -21,6 +21,10 @@ RULE = Rule(
 )
 NAN_RULE = Rule(
     id="parity.nan", title="Finite inputs of a sequence give finite outputs of it"
+)
+AMAX_RULE = Rule(
+    id="parity.amax",
+    title="The largest output is that of this call's live rows, unscaled, without NaN",
 )
 _NEED = (
     "the masks, bounds and lengths of this row's own sequence, and accumulation in fp32"
@@ -37,11 +41,13 @@ class Result:
         lse: LSE (capacity_q, heads_q), or None.
         unwritten: (capacity_q, heads_q, head_dim_v): elements that still hold what was
             there before the call.
+        amax: Largest |O| before its factor and rounding, or None.
     """
 
     out: NDArray[Any]
     lse: NDArray[Any] | None
     unwritten: Mask
+    amax: float | None = None
 
 
 def check(
@@ -59,7 +65,9 @@ def check(
     Returns:
         The outcome, and the distances for the report.
     """
-    parity = compare(bounds, out=result.out, lse=result.lse, rows=judge)
+    parity = compare(
+        bounds, out=result.out, lse=result.lse, amax=result.amax, rows=judge
+    )
     findings = []
     if parity.out > 1.0:
         findings.append(
@@ -89,8 +97,29 @@ def check(
                 unwritten=None,
             )
         )
+    if result.amax is not None and parity.amax is not None and parity.amax > 1.0:
+        findings.append(_amax(result.amax, amax_range(bounds, judge), kernel=kernel))
     what = f"worst error {parity.worst:.2f} of the bound, {int(judge.sum())} rows"
     return judged(NAME, findings, what), parity
+
+
+def _amax(actual: float, limits: tuple[float, float, float], *, kernel: str) -> Finding:
+    low, expected, high = limits
+    return Finding(
+        kind="parity",
+        rule=AMAX_RULE,
+        message=(
+            f"amax is {actual:.6g}, expected {expected:.6g}, from {low:.6g} to "
+            f"{high:.6g}"
+        ),
+        kernel=kernel,
+        sites=(Site(agent="kernel", operation="result amax"),),
+        need=(
+            "a reset in every call, and the maximum over live rows alone, before the "
+            "output is scaled and rounded"
+        ),
+        extra={"value": float(actual), "expected": expected, "range": [low, high]},
+    )
 
 
 def _finding(

@@ -22,5 +22,6 @@ def standard(problem: Problem) -> Arithmetic:
         dtype=by_name(dtype),
         out_dtype=by_name(str(problem.torch_out_dtype).removeprefix("torch.")),
         descaled=problem.descales is not None,
+        out_scale=problem.scale_out,
         splits=problem.splits,
     )

@@ -47,6 +47,10 @@ class CudnnFrontend:
         """
         left_only = problem.causal == "none" and problem.window_right is None
         reasons = (
+            (
+                problem.is_float8 and problem.torch_out_dtype != torch.bfloat16,
+                "driven with bfloat16 outputs of float8 inputs",
+            ),
             (arch not in ADAPTERS, f"driven on {', '.join(ADAPTERS)}, not {arch}"),
             (
                 problem.diagonal == "bottom_right"

@@ -58,6 +58,10 @@ class FlashAttention4:
     def supports(self, problem: Problem, arch: str) -> str | None:
         """Return why FlashAttention-4 does not serve a problem, or None."""
         reasons = (
+            (
+                problem.is_float8 and problem.torch_out_dtype != torch.bfloat16,
+                "driven with bfloat16 outputs of float8 inputs",
+            ),
             (arch not in ARCHS, f"driven on {' and '.join(ARCHS)}, not {arch}"),
             (
                 problem.diagonal == "top_left" and not problem.anchors_agree,

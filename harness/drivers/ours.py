@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
+from sidestream.harness.drivers.arithmetic import standard
 from sidestream.harness.drivers.protocol import CallTensors, Problem, Results
 from sidestream.harness.errors import UnsupportedError
+from sidestream.reference.tolerance import Arithmetic
 
 
 class Sidestream:
@@ -51,7 +53,10 @@ class Sidestream:
     def supports(self, problem: Problem, arch: str) -> str | None:
         """Return why our kernels do not serve a problem, or None."""
         reasons = (
-            (problem.is_float8, "inputs are float16 or bfloat16"),
+            (
+                problem.is_float8 and problem.descales is None,
+                "inputs of one byte come with factors",
+            ),
             (problem.splits > 1, "the keys of a row are never split"),
             (problem.route != "default", f"there is no {problem.route} route"),
         )
@@ -63,6 +68,14 @@ class Sidestream:
         except self._adapter.PlanError as error:
             return str(error)
         return None
+
+    def arithmetic(self, problem: Problem, arch: str) -> Arithmetic:
+        """Return the standard arithmetic, but for the factor on one-byte weights."""
+        usual = standard(problem)
+        if not problem.is_float8:
+            return usual
+        config = self._adapter.plan(self._spec(problem, arch, 1)).key.config
+        return replace(usual, weight_scale=2.0**config.bias)
 
     def prepare(self, problem: Problem, world: VirtualCuda) -> PreparedSidestream:
         """Plan and compile, for as many multiprocessors as the chip shows.
@@ -99,6 +112,11 @@ class PreparedSidestream:
 
     def execute(self, tensors: CallTensors, workspace: torch.Tensor) -> Results:
         """Execute into the caller's tensors."""
+        narrow: dict[str, Any] = {}
+        if tensors.descales is not None:
+            names = ("descale_q", "descale_k", "descale_v")
+            narrow = dict(zip(names, tensors.descales, strict=True))
+            narrow |= {"scale_out": tensors.scale_out, "amax": tensors.amax}
         self.compiled.execute(
             tensors.q,
             tensors.k,
@@ -110,17 +128,21 @@ class PreparedSidestream:
             workspace,
             self.stream,
             sinks=tensors.sinks,
+            **narrow,
         )
         lse = tensors.lse
         if lse is not None and self.problem.lse == "head_major":
             lse = lse[:, : tensors.q.shape[0]].t()
-        return Results(out=tensors.out, lse=lse, returned=False)
+        return Results(
+            out=tensors.out, lse=lse, returned=False, amax=narrow.get("amax")
+        )
 
 
 def _declared(problem: Problem) -> dict[str, Any]:
     """Return the plan-time facts of a problem as arguments of `AttentionSpec`."""
     return {
         "dtype": problem.dtype,
+        "out_dtype": problem.out_dtype,
         "batch": problem.batch,
         "heads_q": problem.heads_q,
         "heads_kv": problem.heads_kv,

@@ -27,8 +27,7 @@ class Problem:
     and `j >= diagonal - window_left`; causal is `window_right == 0`.
 
     Attributes:
-        dtype: Of Q, K and V: `float16`, `bfloat16` or `float8_e4m3fn`, with which O is
-            `bfloat16`.
+        dtype: Of Q, K and V: `float16`, `bfloat16`, `float8_e4m3fn` or `float8_e5m2`.
         heads_q: Query heads.
         heads_kv: Key and value heads.
         head_dim: Head dimension of Q and K.
@@ -50,7 +49,9 @@ class Problem:
         lengths_q_form: `counts` (B,) or `prefix` (B + 1,).
         lengths_kv_form: Likewise.
         scale: Factor on the scores.
+        out_dtype: Of O; None means `dtype`, or `bfloat16` with inputs of one byte.
         descales: Factors of Q, K and V, if they are given.
+        scale_out: Factor of O before it is rounded to a type of one byte.
         splits: Parts of the keys to work on apart and combine.
         route: Which way of the implementation's own is asked for; see
             `sidestream.scenarios.scenario.ROUTES`.
@@ -76,7 +77,9 @@ class Problem:
     lengths_q_form: str = "counts"
     lengths_kv_form: str = "counts"
     scale: float
+    out_dtype: str | None = None
     descales: tuple[float, float, float] | None = None
+    scale_out: float | None = None
     splits: int = 1
     route: str = "default"
 
@@ -113,6 +116,9 @@ class Problem:
     @property
     def torch_out_dtype(self) -> torch.dtype:
         """The element type of O."""
+        if self.out_dtype is not None:
+            dtype: torch.dtype = getattr(torch, self.out_dtype)
+            return dtype
         return torch.bfloat16 if self.is_float8 else self.torch_dtype
 
 
@@ -130,6 +136,8 @@ class CallTensors:
         lengths_kv: Likewise.
         sinks: float32 (heads_q,), or None.
         descales: float32 (1,) for each of Q, K and V, or None.
+        scale_out: float32 (1,), or None.
+        amax: float32 (1,) for the largest |O|, with inputs of one byte.
     """
 
     q: torch.Tensor
@@ -141,6 +149,8 @@ class CallTensors:
     lengths_kv: torch.Tensor
     sinks: torch.Tensor | None
     descales: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
+    scale_out: torch.Tensor | None = None
+    amax: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,11 +162,13 @@ class Results:
         lse: float32, always viewed as (capacity_q, heads_q), or None.
         returned: True if the interface allocated them itself, so that nothing can be
             said of rows past the live total.
+        amax: float32 (1,), the largest |O| before `scale_out`, or None.
     """
 
     out: torch.Tensor
     lse: torch.Tensor | None
     returned: bool
+    amax: torch.Tensor | None = None
 
 
 class Prepared(Protocol):

@@ -33,6 +33,7 @@ from sidestream.harness.run.card_world import CardWorld
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.virtual_call import OUTPUTS, VirtualCall
 from sidestream.harness.runtime import Span
+from sidestream.reference import narrow
 from sidestream.scenarios.case import CaseInputs
 from sidestream.scenarios.fill import scratch_bytes
 
@@ -231,12 +232,15 @@ class CardCall(VirtualCall):
         """
         scenario = self._inputs.scenario
         shape = (scenario.capacity_q, scenario.heads_q)
-        out = np.zeros((*shape, scenario.width_v), np.uint16)
+        bits = np.dtype(narrow.by_name(scenario.output_dtype).bits_type)
+        out, amax = np.zeros((*shape, scenario.width_v), bits), None
         lse = np.zeros(shape, np.float32) if self._inputs.lse is not None else None
         written = {}
         if results is not None and error is None:
             changes = self.arena.changes(state)
-            out = self._result(results.out, np.dtype(np.uint16), changes)
+            out = self._result(results.out, bits, changes)
+            if results.amax is not None:
+                amax = self._result(results.amax, np.dtype(np.float32), changes)
             if lse is not None and results.lse is not None:
                 lse = self._result(results.lse, np.dtype(np.float32), changes)
             for name, flags in changes.written.items():
@@ -248,6 +252,7 @@ class CardCall(VirtualCall):
             label=label,
             out=out,
             lse=lse,
+            amax=amax,
             written=written,
             incomplete=tuple(incomplete),
             finished=results is not None and error is None,
@@ -262,7 +267,7 @@ class CardCall(VirtualCall):
     ) -> NDArray[Any]:
         at = self.arena.offset(tensor)
         if at is None:
-            same = torch.uint16 if dtype.itemsize == 2 else torch.float32
+            same = getattr(torch, dtype.name)
             bits: NDArray[Any] = tensor.detach().contiguous().view(same).cpu().numpy()
             return bits.copy()
         return changes.bits(

@@ -221,8 +221,9 @@ class Series:
             if made.free is None:
                 continue
             free = self._there(torch.from_numpy(made.free))
-            for view, size in ((inputs.out, 2), (inputs.lse, 4)):
+            for view in (inputs.out, inputs.lse):
                 if view is not None:
+                    size = inputs.slabs[view.slab].itemsize
                     self._elements(offs, row, view, size).masked_fill_(
                         free.reshape(-1, *(1,) * (len(view.shape) - 1)), 0
                     )
@@ -269,5 +270,8 @@ def _kept(results: Results) -> Results:
     """Keep results that the next call would overwrite in memory of its own."""
     if not results.returned:
         return results
-    lse = results.lse.clone() if results.lse is not None else None
-    return replace(results, out=results.out.clone(), lse=lse)
+    lse, amax = (
+        kept.clone() if kept is not None else None
+        for kept in (results.lse, results.amax)
+    )
+    return replace(results, out=results.out.clone(), lse=lse, amax=amax)

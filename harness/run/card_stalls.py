@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sidestream.harness.checks import streams
 from sidestream.harness.checks.observation import Execution, Rows
@@ -136,8 +136,11 @@ def _snapped(
         made = make()
         done = bool(card.stream.query())
         with card.on(card.stream):
-            lse = made.lse.clone() if made.lse is not None else None
-            results = Results(out=made.out.clone(), lse=lse, returned=made.returned)
+            lse, amax = (
+                kept.clone() if kept is not None else None
+                for kept in (made.lse, made.amax)
+            )
+            results = replace(made, out=made.out.clone(), lse=lse, amax=amax)
     except (SidestreamError, ValueError, RuntimeError) as raised:
         error = told(raised)
     spent = time.perf_counter() - began

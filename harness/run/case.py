@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from sidestream.harness.checks import (
     bounds,
     cache,
@@ -51,7 +49,7 @@ from sidestream.reference import narrow, tolerance
 from sidestream.reports.cost import LaunchCost
 from sidestream.reports.model import Case, Check, Error
 from sidestream.scenarios.case import CaseInputs, build
-from sidestream.scenarios.fill import OUT_SENTINEL
+from sidestream.scenarios.fill import out_sentinel
 from sidestream.scenarios.scenario import Scenario
 
 SIDE_STREAM = 0x51DE
@@ -402,17 +400,26 @@ class CaseRun:
             return not_run(parity.NAME, why), {}
         if not base.finished:
             return not_run(parity.NAME, "the call was not finished"), {}
-        out = narrow.from_bits(base.out, narrow.by_name(self.scenario.out_dtype))
+        out = narrow.from_bits(base.out, narrow.by_name(self.scenario.output_dtype))
+        if inputs.scale_out is not None:
+            out = out / float(inputs.scale_out[0])
         outcome, far = parity.check(
             limits,
             parity.Result(
-                out=out, lse=base.lse, unwritten=base.out == np.uint16(OUT_SENTINEL)
+                out=out,
+                lse=base.lse,
+                unwritten=base.out == out_sentinel(self.scenario.output_dtype),
+                amax=float(base.amax[0]) if base.amax is not None else None,
             ),
             rows=self.rows,
             judge=inputs.judged,
             kernel=self.settings.kernel,
         )
         errors = {"out": Error(ratio=far.out, absolute=far.out_error, at=far.out_at)}
+        if far.amax is not None:
+            errors["amax"] = Error(
+                ratio=far.amax, absolute=far.amax_error or 0.0, at=()
+            )
         if far.lse is not None:
             errors["lse"] = Error(
                 ratio=far.lse, absolute=far.lse_error or 0.0, at=far.lse_at or ()

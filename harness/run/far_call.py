@@ -129,7 +129,7 @@ def run_far(case: Far, *, driver: Sidestream, device: Activation) -> Seen:
             raise SidestreamError(f"{case.scenario.name}: nothing was launched")
         kinds, reasons = _executed(launches, world.table, device)
         out = narrow.from_bits(
-            np.array(held.rows("out")), narrow.by_name(case.scenario.out_dtype)
+            np.array(held.rows("out")), narrow.by_name(case.scenario.output_dtype)
         )
         lse = np.array(held.rows("lse")) if inputs.lse is not None else None
     distance = parity.compare(limits, out=out, lse=lse)

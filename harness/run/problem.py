@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sidestream.harness.errors import ContractError
-from sidestream.scenarios.scenario import Scenario
+from sidestream.scenarios.scenario import DTYPES, ONE_BYTE, Scenario
 
 if TYPE_CHECKING:
     from sidestream.harness.drivers.protocol import Problem
@@ -24,7 +24,9 @@ def problem_of(scenario: Scenario) -> Problem:
         heads_kv=scenario.heads_kv,
         head_dim=scenario.head_dim,
         head_dim_v=scenario.width_v,
+        out_dtype=scenario.output_dtype,
         descales=scenario.descales,
+        scale_out=scenario.scale_out,
         splits=scenario.splits,
         route=scenario.route,
         max_len_q=scenario.declared_max_q,
@@ -52,6 +54,8 @@ def code_label(scenario: Scenario) -> str:
     facts = [scenario.dtype, f"d{scenario.head_dim}"]
     if scenario.width_v != scenario.head_dim:
         facts[-1] += f"x{scenario.width_v}"
+    if scenario.output_dtype != scenario.dtype:
+        facts[0] += f" to {scenario.output_dtype}"
     if scenario.descales is not None:
         facts.append("descales")
     if scenario.splits > 1:
@@ -81,6 +85,7 @@ def compile_group(scenario: Scenario) -> tuple[object, ...]:
     """
     return (
         scenario.dtype,
+        scenario.output_dtype,
         scenario.head_dim,
         scenario.width_v,
         scenario.route,
@@ -133,9 +138,9 @@ def one_bit_away(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
     causal = scenario.causal
     scale = scenario.scale or 1.0 / math.sqrt(scenario.head_dim)
     changes: list[tuple[str, dict[str, object]]] = [
-        ("dtype", {"dtype": _other(scenario.dtype, "float16", "bfloat16")}),
-        ("head_dim", {"head_dim": scenario.head_dim + 8}),
-        ("head_dim", {"head_dim": scenario.head_dim - 8}),
+        *_other_types(scenario),
+        ("head_dim", {"head_dim": scenario.head_dim + 16 // scenario.item}),
+        ("head_dim", {"head_dim": scenario.head_dim - 16 // scenario.item}),
         ("window_left", {"window_left": None if scenario.window_left else 7}),
         ("window_left", {"window_left": (scenario.window_left or 0) + 3}),
         ("sinks", {"sinks": not scenario.sinks, "sink_value": None}),
@@ -173,6 +178,17 @@ def one_bit_away(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
         if varied.declaration() != scenario.declaration():
             before, after = _spell(scenario, bit), _spell(varied, bit)
             yield f"{bit} {before} -> {after}", varied
+
+
+def _other_types(scenario: Scenario) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield other types of inputs, and of the output where it has its own."""
+    if not scenario.narrow:
+        yield "dtype", {"dtype": _other(scenario.dtype, *DTYPES)}
+        return
+    yield "dtype", {"dtype": _other(scenario.dtype, *ONE_BYTE)}
+    for kind in (*DTYPES, *ONE_BYTE):
+        scale = 1.0 if kind in ONE_BYTE else None
+        yield "output_dtype", {"out_dtype": kind, "scale_out": scale}
 
 
 def _other(value: object, first: str, second: str) -> str:

@@ -34,7 +34,7 @@ from sidestream.scenarios.case import CaseInputs
 from sidestream.scenarios.fill import scratch_bytes
 from sidestream.scenarios.layout import View
 
-OUTPUTS = ("out", "lse")
+OUTPUTS = ("out", "lse", "amax")
 DESCALES = ("descale_q", "descale_k", "descale_v")
 
 
@@ -81,6 +81,8 @@ class VirtualCall:
                 self._own[name] = self._place(name, value)
         for name, value in zip(DESCALES, inputs.descales or (), strict=False):
             self._own[name] = self._place(name, value)
+        if inputs.scale_out is not None:
+            self._own["scale_out"] = self._place("scale_out", inputs.scale_out)
         self._workspace = world.table.allocate(
             workspace_bytes, "workspace", track_init=True
         )
@@ -111,7 +113,7 @@ class VirtualCall:
 
     def _view(self, view: View) -> torch.Tensor:
         scenario = self._inputs.scenario
-        kind = scenario.out_dtype if view.slab == "out" else scenario.dtype
+        kind = scenario.output_dtype if view.slab == "out" else scenario.dtype
         dtype = getattr(torch, kind)
         return self._tensor(
             view.slab, dtype, view.shape, view.strides, offset=view.offset
@@ -133,6 +135,12 @@ class VirtualCall:
         sinks = None
         if inputs.sinks is not None:
             sinks = self._tensor("sinks", torch.float32, inputs.sinks.shape)
+
+        def scalar(name: str) -> torch.Tensor | None:
+            return (
+                self._tensor(name, torch.float32, (1,)) if name in self._own else None
+            )
+
         descales = None
         if inputs.descales is not None:
             q, k, v = (self._tensor(name, torch.float32, (1,)) for name in DESCALES)
@@ -147,6 +155,8 @@ class VirtualCall:
             lengths_kv=lengths["lengths_kv"],
             sinks=sinks,
             descales=descales,
+            scale_out=scalar("scale_out"),
+            amax=scalar("amax"),
         )
 
     @contextmanager
@@ -283,11 +293,14 @@ class VirtualCall:
         finished = results is not None and all(o.finished for o in run.outcomes)
         scenario = self._inputs.scenario
         shape = (scenario.capacity_q, scenario.heads_q)
-        out = np.zeros((*shape, scenario.width_v), np.uint16)
+        bits = np.dtype(narrow.by_name(scenario.output_dtype).bits_type)
+        out, amax = np.zeros((*shape, scenario.width_v), bits), None
         lse = np.zeros(shape, np.float32) if self._inputs.lse is not None else None
         written: dict[str, Mask] = {}
         if results is not None:
-            out = self._bits(results.out, np.dtype(np.uint16))
+            out = self._bits(results.out, bits)
+            if results.amax is not None:
+                amax = self._bits(results.amax, np.dtype(np.float32))
             if lse is not None and results.lse is not None:
                 lse = self._bits(results.lse, np.dtype(np.float32))
             if not results.returned:
@@ -298,6 +311,7 @@ class VirtualCall:
             label=label,
             out=out,
             lse=lse,
+            amax=amax,
             written=written,
             findings=tuple(f for o in run.outcomes for f in o.findings),
             harmless=tuple(f for o in run.outcomes for f in o.harmless),
@@ -331,8 +345,10 @@ class VirtualCall:
     def allowed(self) -> dict[str, Mask]:
         """By output, the bytes that rows of live sequences occupy."""
         masks = {}
+        if "amax" in self._own:
+            masks["amax"] = np.ones(self._own["amax"].size, np.bool_)
         for name, view, size in (
-            ("out", self._inputs.out, 2),
+            ("out", self._inputs.out, self._inputs.slabs["out"].itemsize),
             ("lse", self._inputs.lse, 4),
         ):
             if view is None:
@@ -347,10 +363,10 @@ class VirtualCall:
 
     def spell(self, name: str, byte: int) -> str:
         """Name the place of a byte of an output."""
-        view = self._inputs.out if name == "out" else self._inputs.lse
+        view = {"out": self._inputs.out, "lse": self._inputs.lse}.get(name)
         if view is None:
             return f"byte {byte}"
-        element = byte // (2 if name == "out" else 4) - view.offset
+        element = byte // self._inputs.slabs[name].itemsize - view.offset
         names = ("token", "head", "column")
         index, gap = {}, False
         for axis in sorted(range(len(view.shape)), key=lambda a: -view.strides[a]):

@@ -126,6 +126,18 @@ def test_repeats_must_agree_bit_by_bit():
     assert determinism.check([execution()], rows=ROWS, kernel="k").status == "not-run"
 
 
+def peaked(amax, label="other"):
+    return execution(label, amax=np.array([amax], np.float32))
+
+
+def test_the_largest_output_counts_among_the_bits():
+    base = peaked(1.5, "as declared")
+    same = determinism.check([base, peaked(1.5)], rows=ROWS, kernel="fwd")
+    assert same.status == "passed"
+    (found,) = determinism.check([base, peaked(1.75)], rows=ROWS, kernel="fwd").findings
+    assert "amax differs between as declared and other" in found.message
+
+
 def test_nan_bits_count_as_equal_when_they_are_equal():
     lse = np.full((ROWS.owner.size, HEADS), np.nan, np.float32)
     runs = [execution("a", lse=lse), execution("b", lse=lse.copy())]
@@ -190,6 +202,12 @@ def test_a_row_that_moves_with_its_neighbour_is_found():
     (found,) = judge(execution(), isolations=[moved]).findings
     assert found.rule.id == "bounds.neighbour"
     assert "row 0 of sequence 2" in found.message
+
+
+def test_the_largest_output_may_move_with_any_sequence():
+    base = peaked(1.5, "as declared")
+    moved = Isolation(changed=frozenset({0}), run=peaked(7.0))
+    assert judge(base, isolations=[moved]).status == "passed"
 
 
 def test_the_changed_sequence_itself_may_move():

@@ -5,12 +5,19 @@ from check_case import BOUNDS, LSE, OUT, ROWS
 from sidestream.harness.checks import parity
 from sidestream.harness.checks.parity import Result
 
+PEAK = float(np.abs(BOUNDS.reference.out[ROWS.live]).max())
 
-def judge(out=OUT, lse=LSE, unwritten=None, rows=None):
+
+def judge(out=OUT, lse=LSE, unwritten=None, rows=None, amax=None):
     nothing = np.zeros(out.shape, bool)
     return parity.check(
         BOUNDS,
-        Result(out=out, lse=lse, unwritten=nothing if unwritten is None else unwritten),
+        Result(
+            out=out,
+            lse=lse,
+            unwritten=nothing if unwritten is None else unwritten,
+            amax=amax,
+        ),
         rows=ROWS,
         judge=ROWS.live if rows is None else rows,
         kernel="fwd",
@@ -89,3 +96,20 @@ def test_the_mask_of_another_anchor_is_found():
     other = attention(dataclasses.replace(problem(), causal="top_left"))
     outcome, _ = judge(other.out, other.lse)
     assert [f.kind for f in outcome.findings] == ["parity", "parity"]
+
+
+def test_the_largest_output_of_the_live_rows_passes():
+    outcome, distance = judge(amax=PEAK)
+    assert outcome.status == "passed"
+    assert distance.amax == 0.0
+
+
+@pytest.mark.parametrize("amax", [1e30, np.nan, 0.0])
+def test_another_largest_output_is_told_with_its_range(amax):
+    outcome, distance = judge(amax=amax)
+    (found,) = outcome.findings
+    assert (found.kind, found.rule.id) == ("parity", "parity.amax")
+    assert f"amax is {amax:.6g}, expected {PEAK:.6g}, from " in found.message
+    assert distance.amax > 1.0
+    low, high = found.extra["range"]
+    assert low < PEAK < high

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sm100_drive import STREAM, apart, float8, reasons
 
+NARROW = {"dtype": "float8_e4m3fn", "descales": (1.0, 1.0, 1.0)}
 DECLINED = [
     ("fa4", {"head_dim": 512}, "multiples of 8 up to 128"),
     ("fa4", {"dtype": "float8_e4m3fn", "head_dim": 72}, "multiples of 16"),
@@ -25,7 +26,10 @@ DECLINED = [
     ("cudnn", {"dtype": "float8_e4m3fn", "head_dim": 64}, "cuDNN frontend declines"),
     ("cudnn", {"head_dim": 520}, "cuDNN frontend declines"),
     ("sidestream", {"head_dim": 520, "head_dim_v": 64}, "in [8, 512]"),
-    ("sidestream", {"dtype": "float8_e4m3fn"}, "float16 or bfloat16"),
+    ("sidestream", {"dtype": "float8_e4m3fn"}, "come with factors"),
+    ("sidestream", NARROW | {"head_dim": 144}, "multiple of 16 in [16, 128]"),
+    ("fa4", {"dtype": "float8_e4m3fn", "out_dtype": "float16"}, "bfloat16 outputs"),
+    ("cudnn", NARROW | {"out_dtype": "float8_e4m3fn"}, "bfloat16 outputs"),
     ("sidestream", {"splits": 2}, "never split"),
     ("sidestream", {"route": "clc"}, "no clc route"),
 ]
@@ -41,6 +45,8 @@ SERVED = [
     ("cudnn", {"sinks": True, "lengths_q_form": "counts"}),
     ("sidestream", {"head_dim": 192, "head_dim_v": 128}),
     ("sidestream", {"head_dim": 512, "sinks": True}),
+    ("sidestream", NARROW),
+    ("sidestream", NARROW | {"dtype": "float8_e5m2", "out_dtype": "float8_e4m3fn"}),
 ]
 
 

@@ -156,6 +156,22 @@ def test_a_small_planted_bug_is_outside_e4m3_too(flaw):
     assert parity.lse > 5.0
 
 
+@pytest.mark.parametrize("name", FLOAT8)
+def test_equal_weights_are_not_rounded(name):
+    problem = make(name, (64, 17), causal="top_left")
+    problem = replace(problem, k=np.zeros_like(problem.k))
+    model = replace(E4M3, dtype=by_name(name), out_dtype=by_name("float16"))
+    out, lse = flash(problem, name, out_dtype="float16", weight_scale=16.0)
+    limits = bound(problem, dtype=replace(model, weight_scale=16.0))
+    assert compare(limits, out=out, lse=lse).worst <= 1.0
+    # One value too many among 64 is far outside.
+    wrong, _ = flash(problem, name, out_dtype="float16", flaw="mask column")
+    assert compare(limits, out=wrong, lse=lse).out > 20.0
+    with_sinks = replace(problem, sinks=np.zeros(4))
+    rounded = bound(with_sinks, dtype=replace(model, weight_scale=16.0))
+    assert np.median(rounded.out) > 20.0 * np.median(limits.out)
+
+
 def test_e4m3_weights_need_the_roundoff_of_e4m3():
     problem = make("float8_e4m3fn", (64,))
     out, lse = flash(problem, "float8_e4m3fn", out_dtype="bfloat16")

@@ -7,11 +7,13 @@ import pytest
 
 from sidestream.harness.errors import ContractError
 from sidestream.reference.attention import attention
-from sidestream.reference.narrow import by_name, from_bits
+from sidestream.reference.narrow import by_name, from_bits, to_bits
 from sidestream.scenarios.case import Scenario, build
 from sidestream.scenarios.fill import (
+    AMAX_SENTINEL,
     LSE_SENTINEL,
     OUT_SENTINEL,
+    OUT_SENTINEL_8,
     SCRATCH,
     TAIL_BITS,
     scratch_bytes,
@@ -27,6 +29,7 @@ BASE = Scenario(
     lengths_q=(3, 0, 5),
     lengths_kv=(4, 2, 2),
 )
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 
 
 def test_the_same_scenario_gives_the_same_bits():
@@ -36,9 +39,10 @@ def test_the_same_scenario_gives_the_same_bits():
     assert not np.array_equal(one.slabs["q"], other.slabs["q"])
 
 
+@pytest.mark.parametrize("dtype", ["float16", *FLOAT8])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts_hold_the_same_numbers_and_poison_elsewhere(layout):
-    case = replace(BASE, layout=layout, tail_q=2, tail_kv=2, dtype="float16")
+def test_layouts_hold_the_same_numbers_and_poison_elsewhere(layout, dtype):
+    case = replace(BASE, layout=layout, tail_q=2, tail_kv=2, dtype=dtype)
     packed, inputs = build(replace(case, layout="packed")), build(case)
     live = {"q": case.total_q, "k": case.total_kv, "v": case.total_kv}
     held = 0
@@ -49,19 +53,31 @@ def test_layouts_hold_the_same_numbers_and_poison_elsewhere(layout):
         assert np.isnan(got[tokens:]).all()
         held += want[:tokens].size
     bits = np.concatenate([inputs.slabs[n] for n in inputs.slabs if n[0] in "qkv"])
-    numbers = from_bits(bits, by_name("float16"))
+    numbers = from_bits(bits, by_name(dtype))
     assert np.isfinite(numbers).sum() == held
 
 
+@pytest.mark.parametrize(
+    "types",
+    [
+        {"dtype": "bfloat16"},
+        {"dtype": FLOAT8[0]},
+        {"dtype": FLOAT8[0], "out_dtype": FLOAT8[1], "scale_out": 2.0},
+    ],
+)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_strides_are_what_the_interface_allows(layout):
-    inputs = build(replace(BASE, layout=layout, out_layout=OUT_LAYOUTS[1]))
+def test_strides_are_what_the_interface_allows(layout, types):
+    inputs = build(replace(BASE, layout=layout, out_layout=OUT_LAYOUTS[2], **types))
     for view in (inputs.q, inputs.k, inputs.v, inputs.out):
         token, head, element = view.strides
         assert element == 1
         assert head >= view.shape[2]
         assert token >= view.shape[1] * head
-        assert token % 8 == head % 8 == view.offset % 8 == 0
+        item = inputs.slabs[view.slab].itemsize
+        assert all(n * item % 16 == 0 for n in (token, head, view.offset))
+        if layout == "spread" or view is inputs.out:
+            assert (head - view.shape[2]) * item == 16
+            assert (token - view.shape[1] * head) * item == 32
         last = view.offset + sum(
             (n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)
         )
@@ -99,6 +115,40 @@ def test_outputs_start_as_sentinels_that_are_nan():
     for dtype in ("float16", "bfloat16"):
         assert np.isnan(from_bits([OUT_SENTINEL], by_name(dtype))).all()
     assert np.isnan(np.array([LSE_SENTINEL], np.uint32).view(np.float32)).all()
+    assert "amax" not in inputs.slabs
+
+
+@pytest.mark.parametrize("out_dtype", ["bfloat16", *FLOAT8])
+def test_outputs_of_one_byte_inputs_start_as_sentinels_too(out_dtype):
+    narrow = out_dtype in FLOAT8
+    types = {"out_dtype": out_dtype, "scale_out": 0.3 if narrow else None}
+    inputs = build(replace(BASE, dtype=FLOAT8[0], **types))
+    sentinel = OUT_SENTINEL_8 if narrow else OUT_SENTINEL
+    assert np.all(inputs.slabs["out"] == sentinel)
+    assert inputs.slabs["out"].itemsize == (1 if narrow else 2)
+    assert np.isnan(from_bits([sentinel], by_name(out_dtype))).all()
+    # What rounding gives for a NaN is another one.
+    assert (to_bits([np.nan], by_name(out_dtype)) != sentinel).all()
+    assert np.all(inputs.slabs["amax"].view(np.uint32) == AMAX_SENTINEL)
+    assert inputs.slabs["amax"].dtype == np.float32
+    assert 9e29 < inputs.slabs["amax"][0] < 2e30
+    assert inputs.scale_out is None or inputs.scale_out.tolist() == [np.float32(0.3)]
+    assert (inputs.scale_out is not None) == narrow
+
+
+def test_factors_multiply_what_the_bits_stand_for():
+    plain = replace(BASE, dtype=FLOAT8[1])
+    scaled = replace(plain, descales=(0.5, 3.0, 1.25))
+    one, two = build(plain).problem(), build(scaled).problem()
+    for name, factor in (("q", 0.5), ("k", 3.0), ("v", 1.25)):
+        assert np.array_equal(getattr(one, name) * factor, getattr(two, name))
+
+
+def test_a_sequence_may_be_nan_in_part():
+    inputs = build(replace(BASE, nan_sequences=(0,), nan_every=3))
+    for view in (inputs.k, inputs.v):
+        nan = np.isnan(inputs.values(view)).all(axis=(1, 2))
+        assert nan.tolist() == [True, False, False, True] + [False] * 4
 
 
 def test_forms_and_bases_declare_the_same_lengths():
@@ -137,19 +187,27 @@ def test_sinks_are_drawn_or_fixed():
     assert fixed.tolist() == [-200.0] * 4
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("values", ["normal", "flat", "sharp", "ties", "large"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", *FLOAT8])
+@pytest.mark.parametrize(
+    "values", ["normal", "flat", "equal", "sharp", "ties", "large"]
+)
 def test_live_values_are_finite_in_their_format(values, dtype):
+    if (values, dtype) == ("large", FLOAT8[0]):
+        with pytest.raises(ContractError, match="overflow"):
+            replace(BASE, values=values, dtype=dtype)
+        return
     inputs = build(replace(BASE, values=values, dtype=dtype))
     for view in (inputs.q, inputs.k, inputs.v):
         assert np.isfinite(inputs.values(view)).all()
 
 
 @pytest.mark.parametrize("fill", TAIL_BITS)
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", *FLOAT8])
 def test_tail_patterns_mean_what_they_are_called(fill, dtype):
     number = from_bits([TAIL_BITS[fill][dtype]], by_name(dtype))[0]
-    want = {"nan": np.nan, "inf": np.inf, "huge": by_name(dtype).largest, "zero": 0.0}
+    kind = by_name(dtype)
+    infinity = np.inf if kind.infinite else np.nan
+    want = {"nan": np.nan, "inf": infinity, "huge": kind.largest, "zero": 0.0}
     assert np.array_equal(number, want[fill], equal_nan=True)
 
 
@@ -186,6 +244,20 @@ def test_scratch_patterns_differ_and_have_the_size_asked_for(size):
         ({"causal": "top_left", "anchor": "bottom_right"}, "contradicts"),
         ({"scratch": "ten"}, "scratch"),
         ({"stream": "third"}, "stream"),
+        ({"out_dtype": "float16"}, "out_dtype of its own"),
+        ({"out_dtype": "float32"}, "out_dtype is"),
+        ({"descales": (1.0, 1.0, 1.0)}, "need one-byte inputs"),
+        ({"dtype": FLOAT8[0], "descales": (1.0, 0.0, 1.0)}, "three positive"),
+        ({"dtype": FLOAT8[0], "head_dim": 24}, "multiple of 16 bytes"),
+        ({"dtype": FLOAT8[0], "head_dim_v": 8}, "multiple of 16 bytes"),
+        ({"dtype": FLOAT8[0], "out_dtype": FLOAT8[1]}, "scale_out belongs"),
+        ({"dtype": FLOAT8[0], "scale_out": 2.0}, "scale_out belongs"),
+        ({"scale_out": 2.0}, "scale_out belongs"),
+        (
+            {"dtype": FLOAT8[0], "out_dtype": FLOAT8[1], "scale_out": -1.0},
+            "scale_out must be positive",
+        ),
+        ({"nan_every": 0}, "nan_every"),
     ],
 )
 def test_contradictions_are_refused_and_name_the_scenario(change, message):

@@ -1,12 +1,14 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sidestream.kernels.spec import AttentionSpec, check_spec, validate_lengths
 from sidestream.reference.attention import attention
-from sidestream.reference.parity import compare
-from sidestream.reference.tolerance import bound
+from sidestream.reference.narrow import by_name as by_name_of_type
+from sidestream.reference.parity import amax_range, compare
+from sidestream.reference.tolerance import Arithmetic, bound
 from sidestream.scenarios.case import build
 from sidestream.scenarios.catalogue import (
     CATALOGUE,
@@ -18,6 +20,11 @@ from sidestream.scenarios.catalogue import (
     with_tags,
 )
 from sidestream.scenarios.catalogue_mutation import MUTATION
+from sidestream.scenarios.catalogue_narrow import (
+    KINDS,
+    LARGEST_NARROW_FLOPS,
+    NARROW,
+)
 from sidestream.scenarios.catalogue_wide import LARGEST_WIDE_FLOPS, SHAPES, WIDE
 from sidestream.scenarios.core import CORE, CORE_TAG, core
 
@@ -58,6 +65,7 @@ def test_launches_for_mutation_of_a_family_have_one_text():
 def test_no_scenario_is_too_large_for_a_virtual_gpu():
     assert max(s.flops for s in CATALOGUE) <= LARGEST_FLOPS
     assert max(s.flops for s in WIDE) <= LARGEST_WIDE_FLOPS
+    assert max(s.flops for s in NARROW) <= LARGEST_NARROW_FLOPS
 
 
 def test_core_scenarios_declare_the_same_and_are_enough_for_a_main_job():
@@ -145,8 +153,38 @@ def test_the_kernels_take_every_declaration(scenario):
     validate_lengths(spec, inputs.lengths_q.tolist(), inputs.lengths_kv.tolist())
 
 
-@pytest.mark.parametrize("scenario", WIDE, ids=lambda s: s.name)
-def test_sm100_takes_every_wide_declaration(scenario):
+@pytest.mark.parametrize("scenario", NARROW, ids=lambda s: s.name)
+def test_one_byte_inputs_have_a_bound_that_is_not_idle(scenario):
+    inputs = build(scenario)
+    model = Arithmetic(
+        dtype=by_name_of_type(scenario.dtype),
+        out_dtype=by_name_of_type(scenario.output_dtype),
+        descaled=True,
+        weight_scale=16.0,
+        out_scale=scenario.scale_out,
+    )
+    limits = bound(inputs.problem(), dtype=model)
+    rows = inputs.judged
+    assert np.isfinite(limits.out[rows]).all()
+    assert np.isfinite(limits.lse[rows]).all()
+    problem = inputs.problem()
+    # Of what the terms of a row add up to: their rounding, and that of the output.
+    terms = attention(replace(problem, v=np.abs(problem.v))).out[rows]
+    live = terms > 0
+    if live.any():
+        roundoff = model.dtype.unit_roundoff + model.stored.unit_roundoff
+        if scenario.values == "equal":
+            roundoff = 2.0 * model.stored.unit_roundoff
+        assert np.median(limits.out[rows][live] / terms[live]) < 1.1 * roundoff
+    exact = attention(inputs.problem())
+    saturated = not np.array_equal(exact.out[rows], limits.reference.out[rows])
+    assert saturated == scenario.name.endswith("saturated")
+    low, middle, high = amax_range(limits, rows)
+    assert low <= middle <= high <= 1.4 * middle
+
+
+@pytest.mark.parametrize("scenario", [*WIDE, *NARROW], ids=lambda s: s.name)
+def test_sm100_takes_every_declaration_that_some_targets_take(scenario):
     spec = AttentionSpec(arch="sm_100a", **scenario.declaration())
     check_spec(spec)
     inputs = build(scenario)
@@ -178,6 +216,39 @@ def test_every_choice_of_the_interface_occurs_at_each_wide_head(shape):
     assert any(s.nan_sequences for s in mine)
     assert any(s.capacity_q == 0 for s in mine)
     assert any(s.capacity_kv == 0 for s in mine)
+    assert any(s.total_q == 0 < s.capacity_q for s in mine)
+    assert any((s.scale or 1.0) < 0.0 for s in mine)
+    assert any(s.sink_value is not None for s in mine)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_choice_of_the_interface_occurs_with_each_one_byte_input(kind):
+    mine = [s for s in NARROW if kind in s.tags]
+
+    def values(field):
+        return {getattr(s, field) for s in mine}
+
+    assert values("dtype") == {KINDS[kind]}
+    assert values("output_dtype") == {"float16", "bfloat16", *KINDS.values()}
+    assert values("causal") == {"none", "top_left", "bottom_right"}
+    assert values("lse") == {"none", "token_major", "head_major"}
+    assert values("sinks") == {True, False}
+    assert values("stream") == {"default", "side"}
+    assert values("lengths_q_form") == {"counts", "prefix"}
+    assert values("layout") == {"packed", "spread", "kv_pair", "fused_qkv"}
+    assert values("out_layout") == {"packed", "padded", "spread"}
+    assert values("values") >= {"normal", "flat", "equal", "sharp", "ties"}
+    assert values("tail_fill") == {"nan", "huge", "inf"}
+    assert {16, 48, 64, 128} <= values("head_dim")
+    assert any(s.width_v != s.head_dim for s in mine)
+    assert any(s.window_left is not None for s in mine)
+    assert any(s.window_right is not None for s in mine)
+    assert any(s.heads_q == s.heads_kv for s in mine)
+    assert any(s.heads_q // s.heads_kv % 2 for s in mine if s.heads_q > s.heads_kv)
+    assert any(s.heads_q // s.heads_kv % 2 == 0 for s in mine)
+    assert any(s.nan_sequences and s.nan_every > 1 for s in mine)
+    assert any(s.capacity_q == 0 < s.capacity_kv for s in mine)
+    assert any(s.capacity_q == 0 == s.capacity_kv for s in mine)
     assert any(s.total_q == 0 < s.capacity_q for s in mine)
     assert any((s.scale or 1.0) < 0.0 for s in mine)
     assert any(s.sink_value is not None for s in mine)
