@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from sidestream.scenarios.catalogue_wide import SHAPES
-from sidestream.scenarios.scenario import FLOAT8, Scenario
+from sidestream.scenarios.scenario import FLOAT8, ONE_BYTE, Scenario
 
 MUTATION_TAG = "mutation"
 LONGEST_Q = 600
@@ -142,6 +142,16 @@ MUTATION: tuple[Scenario, ...] = (
         causal="bottom_right",
         window_left=200,
         descales=(0.75, 1.25, 0.5),
+    ),
+    *_family(
+        "band-fp8-out-d128",
+        dtype=ONE_BYTE[1],
+        out_dtype=FLOAT8,
+        head_dim=128,
+        causal="bottom_right",
+        window_left=200,
+        descales=(0.75, 1.25, 0.5),
+        scale_out=40.0,
     ),
     *_decode("decode-d128", head_dim=128, causal="bottom_right", window_left=200),
 )

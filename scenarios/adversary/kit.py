@@ -17,12 +17,20 @@ from sidestream.reference.attention import Problem
 HEADS_Q, HEADS_KV = 2, 1
 HEAD_DIMS = (64, 64)
 """Of Q and K, and of V and O, unless others are asked for."""
+TYPES = ("bfloat16", "bfloat16")
+"""Of Q, K and V, and of O, unless others are asked for."""
 CAPACITY = 192
 """Tokens that the tensors of a call have room for, on either side."""
 LENGTHS = ((33, 100), (67, 111))
 """Query and key lengths of most calls."""
 OTHER_LENGTHS = ((90, 5), (12, 150))
-_BFLOAT16 = narrow.by_name("bfloat16")
+DESCALES = {"descale_q": 0.75, "descale_k": 1.25, "descale_v": 0.5}
+"""Factors of one-byte operands, as arguments of a call."""
+SCALE_OUT = 40.0
+WEIGHT_SCALE = 16.0
+"""What our kernels multiply weights by before they are rounded to one byte."""
+STALE = 1e30
+"""The largest output that an earlier call has left."""
 
 
 class WrongResultError(AssertionError):
@@ -34,14 +42,16 @@ class Call:
     """Device tensors of one call; all of `CAPACITY` tokens.
 
     Attributes:
-        q: bfloat16 (tokens, HEADS_Q, head dim).
-        k: bfloat16 (tokens, HEADS_KV, head dim).
-        v: bfloat16 (tokens, HEADS_KV, head dim of values).
-        out: bfloat16 (tokens, HEADS_Q, head dim of values); starts as NaN.
+        q: (tokens, HEADS_Q, head dim) of the subject's input type, as K and V.
+        k: (tokens, HEADS_KV, head dim).
+        v: (tokens, HEADS_KV, head dim of values).
+        out: (tokens, HEADS_Q, head dim of values) of its output type; starts as NaN.
         lse: float32 (tokens, HEADS_Q); starts as NaN.
         lengths_q: int32 (3,), prefix sums.
         lengths_kv: Likewise.
         seed: What the values were drawn with.
+        scalars: float32 (1,) each, by argument: with one-byte inputs their factors and
+            the largest output, with a one-byte output its factor.
     """
 
     q: torch.Tensor
@@ -52,6 +62,7 @@ class Call:
     lengths_q: torch.Tensor
     lengths_kv: torch.Tensor
     seed: int
+    scalars: dict[str, torch.Tensor]
 
 
 class Subject(Protocol):
@@ -60,6 +71,10 @@ class Subject(Protocol):
     @property
     def head_dims(self) -> tuple[int, int]:
         """Head dims of Q and K, and of V and O, that it is called with."""
+
+    @property
+    def types(self) -> tuple[str, str]:
+        """Element types of Q, K and V, and of O."""
 
     def workspace_bytes(self) -> int:
         """Scratch that the caller provides, aligned to 128 bytes."""
@@ -74,11 +89,18 @@ class OurKernels:
     Args:
         arch: Target, e.g. `sm_120a`.
         head_dims: Of Q and K, and of V and O.
+        types: Of Q, K and V, and of O.
     """
 
-    def __init__(self, arch: str, head_dims: tuple[int, int] = HEAD_DIMS) -> None:
+    def __init__(
+        self,
+        arch: str,
+        head_dims: tuple[int, int] = HEAD_DIMS,
+        types: tuple[str, str] = TYPES,
+    ) -> None:
         self._arch = arch
         self.head_dims = head_dims
+        self.types = types
         self._plan: Any = None
 
     def workspace_bytes(self) -> int:
@@ -90,13 +112,15 @@ class OurKernels:
         self._planned().compile().execute(
             *(call.q, call.k, call.v, call.out, call.lse),
             *(call.lengths_q, call.lengths_kv, workspace, stream),
+            **call.scalars,
         )
 
     def _planned(self) -> Any:
         if self._plan is None:
             self._plan = adapter.plan(
                 adapter.AttentionSpec(
-                    dtype="bfloat16",
+                    dtype=self.types[0],  # type: ignore[arg-type]  # as the arch
+                    out_dtype=self.types[1],  # type: ignore[arg-type]
                     batch=2,
                     heads_q=HEADS_Q,
                     heads_kv=HEADS_KV,
@@ -129,17 +153,28 @@ class Kit:
 
     def call(self, *, seed: int = 1) -> Call:
         """Make the tensors of a call on the current stream; the host waits nowhere."""
-        drawn = _draw(seed, self.subject.head_dims)
+        dtype, out_dtype = self.subject.types
+        drawn = _draw(seed, self.subject.head_dims, narrow.by_name(dtype))
         shape = (CAPACITY, HEADS_Q, self.subject.head_dims[1])
+        scalars: dict[str, float] = {}
+        if is_narrow(dtype):
+            scalars |= DESCALES | {"amax": STALE}
+        if is_narrow(out_dtype):
+            scalars["scale_out"] = SCALE_OUT
+        kind = getattr(torch, out_dtype)
         return Call(
-            q=_upload(_bits(drawn[0])),
-            k=_upload(_bits(drawn[1])),
-            v=_upload(_bits(drawn[2])),
-            out=torch.full(shape, torch.nan, dtype=torch.bfloat16, device="cuda"),
+            q=_upload(_bits(drawn[0], dtype)),
+            k=_upload(_bits(drawn[1], dtype)),
+            v=_upload(_bits(drawn[2], dtype)),
+            out=torch.full(shape, torch.nan, dtype=kind, device="cuda"),
             lse=torch.full(shape[:2], torch.nan, device="cuda"),
             lengths_q=_upload(torch.from_numpy(seq.to_prefix(LENGTHS[0]))),
             lengths_kv=_upload(torch.from_numpy(seq.to_prefix(LENGTHS[1]))),
             seed=seed,
+            scalars={
+                name: torch.full((1,), value, device="cuda")
+                for name, value in scalars.items()
+            },
         )
 
     def workspace(self) -> torch.Tensor:
@@ -158,26 +193,40 @@ class Kit:
     ) -> None:
         """Read the results on the current stream and hold them against float64.
 
+        Factors count as the device has them.
+
         Raises:
             WrongResultError: they are not attention.
         """
-        q, k, v = _draw(call.seed, self.subject.head_dims)
+        dtype, out_dtype = self.subject.types
+        kind, stored = narrow.by_name(dtype), narrow.by_name(out_dtype)
+        q, k, v = _draw(call.seed, self.subject.head_dims, kind)
+        held = {name: float(there.cpu()) for name, there in call.scalars.items()}
         problem = Problem(
-            q=q,
-            k=k,
-            v=v,
+            q=q * held.get("descale_q", 1.0),
+            k=k * held.get("descale_k", 1.0),
+            v=v * held.get("descale_v", 1.0),
             seq_q=seq.from_counts(lengths[0]),
             seq_kv=seq.from_counts(lengths[1]),
             causal="bottom_right",
         )
-        bounds = tolerance.bound(problem, dtype="bfloat16")
+        model = tolerance.Arithmetic(
+            dtype=kind,
+            out_dtype=stored,
+            descaled=bool(held),
+            weight_scale=WEIGHT_SCALE if is_narrow(dtype) else 1.0,
+            out_scale=held.get("scale_out"),
+        )
+        bounds = tolerance.bound(problem, dtype=model)
         rows = np.zeros(CAPACITY, bool)
         rows[: sum(lengths[0])] = True
-        out = call.out.cpu().view(torch.uint16).numpy()
+        same = torch.uint8 if stored.width == 8 else torch.uint16
+        out = narrow.from_bits(call.out.cpu().view(same).numpy(), stored)
         distance = parity.compare(
             bounds,
-            out=narrow.from_bits(out, _BFLOAT16),
+            out=out / held.get("scale_out", 1.0),
             lse=call.lse.cpu().numpy().astype(np.float64),
+            amax=held.get("amax"),
             rows=rows,
         )
         if not distance.worst <= 1.0:
@@ -187,22 +236,29 @@ class Kit:
             )
 
 
-def _draw(seed: int, head_dims: tuple[int, int]) -> tuple[Any, Any, Any]:
-    """Return Q, K and V as float64 values of bfloat16."""
+def is_narrow(dtype: str) -> bool:
+    """Whether elements of a type have one byte."""
+    return narrow.by_name(dtype).width == 8
+
+
+def _draw(
+    seed: int, head_dims: tuple[int, int], kind: narrow.Format
+) -> tuple[Any, Any, Any]:
+    """Return Q, K and V as float64 values of a type."""
     generator = np.random.default_rng(seed)
     wide, of_values = head_dims
     drawn = (
         generator.standard_normal((CAPACITY, heads, dim))
         for heads, dim in ((HEADS_Q, wide), (HEADS_KV, wide), (HEADS_KV, of_values))
     )
-    q, k, v = (narrow.round_to(values, _BFLOAT16) for values in drawn)
+    q, k, v = (narrow.round_to(values, kind) for values in drawn)
     return q, k, v
 
 
-def _bits(values: Any) -> torch.Tensor:
-    """Return bfloat16 values as a host tensor."""
-    bits = narrow.to_bits(values, _BFLOAT16).view(np.int16)
-    return torch.from_numpy(bits).view(torch.bfloat16)
+def _bits(values: Any, dtype: str) -> torch.Tensor:
+    """Return values of a type as a host tensor."""
+    bits = narrow.to_bits(values, narrow.by_name(dtype))
+    return torch.from_numpy(bits).view(getattr(torch, dtype))
 
 
 def _upload(host: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ import argparse
 
 import torch
 
-from sidestream.scenarios.adversary.kit import HEAD_DIMS, Kit, OurKernels
+from sidestream.scenarios.adversary.kit import HEAD_DIMS, TYPES, Kit, OurKernels
 from sidestream.scenarios.adversary.situations import SITUATIONS
 
 
@@ -19,10 +19,12 @@ def main() -> None:
     parser.add_argument("--situation", action="append", choices=SITUATIONS, default=[])
     parser.add_argument("--planted", action="store_true")
     parser.add_argument("--head-dims", type=int, nargs=2, default=HEAD_DIMS)
+    parser.add_argument("--types", nargs=2, default=TYPES)
     given = parser.parse_args()
     major, minor = torch.cuda.get_device_capability()
     wide, of_values = given.head_dims
-    subject = OurKernels(f"sm_{major}{minor}a", (wide, of_values))
+    dtype, out_dtype = given.types
+    subject = OurKernels(f"sm_{major}{minor}a", (wide, of_values), (dtype, out_dtype))
     kit = Kit(subject, planted=given.planted)
     for name in given.situation or SITUATIONS:
         SITUATIONS[name](kit)

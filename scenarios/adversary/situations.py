@@ -15,6 +15,7 @@ from sidestream.reference import lengths as seq
 from sidestream.scenarios.adversary.kit import (
     LENGTHS,
     OTHER_LENGTHS,
+    STALE,
     Call,
     Kit,
     external,
@@ -202,11 +203,19 @@ def captured(kit: Kit) -> None:
 
 
 def _set(call: Call, lengths: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    """Give a call other lengths and clear its outputs, on the current stream."""
+    """Give a call other lengths and factors, and clear its outputs.
+
+    Everything goes to the current stream.
+    """
     for there, counts in zip((call.lengths_q, call.lengths_kv), lengths, strict=True):
         there.copy_(torch.from_numpy(seq.to_prefix(counts)))
     call.out.fill_(torch.nan)
     call.lse.fill_(torch.nan)
+    for name, there in call.scalars.items():
+        if name == "amax":
+            there.fill_(STALE)
+        else:
+            there.mul_(1.5)
 
 
 SITUATIONS: dict[str, Situation] = {
