@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-FILES = (
-    "test_card_bits.py",
-    "test_our_sm100_kernel.py",
-    "test_sm100_public_rows.py",
-)
+FILES = {
+    "test_card_bits.py": 50,
+    "test_our_sm100_kernel.py": 50,
+    "test_our_sm100_narrow.py": 25,
+    "test_sm100_public_rows.py": 50,
+}
+"""With how many tests each has at least."""
 
 
 def unbound():
@@ -35,7 +37,7 @@ def test_a_file_for_another_target_passes(name):
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None, done.stdout
-    assert int(passed[1]) >= 50, done.stdout
+    assert int(passed[1]) >= FILES[name], done.stdout
 
 
 def test_every_file_that_is_left_out_is_run_here():

@@ -1,0 +1,79 @@
+"""Calls of our SM100 kernel, and what has to be true of them."""
+
+from pathlib import Path
+
+from many_schedules import SEEDS, ManySchedules
+
+from sidestream.harness.exec.machine import Options
+from sidestream.harness.finding import Verdict
+from sidestream.harness.run.bench import Bench
+from sidestream.harness.run.case import run_case
+from sidestream.harness.run.phases import Phases
+from sidestream.harness.run.script import run_script
+from sidestream.harness.run.settings import Settings
+from sidestream.harness.runtime import Landing
+from sidestream.kernels.plan import config_of
+from sidestream.kernels.sm100.config import SMEM_LIMIT
+from sidestream.kernels.spec import AttentionSpec
+from sidestream.scenarios.scenario import Scenario
+
+PLAY = Path(__file__).parents[1] / "adversary" / "play.py"
+SITUATIONS = ("two-streams", "scratch-freed-in-use", "captured")
+UNEQUAL = Scenario(
+    name="unequal",
+    description="eight sequences of very unequal lengths, some without tokens",
+    dtype="bfloat16",
+    head_dim=128,
+    heads_q=2,
+    heads_kv=1,
+    causal="bottom_right",
+    lse="token_major",
+    lengths_q=(300, 1, 0, 129, 64, 0, 17, 128),
+    lengths_kv=(300, 1, 40, 129, 257, 0, 3, 0),
+)
+
+
+def make_bench():
+    return Bench(settings=Settings(arch="sm_100a", kernel="sm100"))
+
+
+def require_clean(bench, scenario):
+    outcome = run_case(bench, scenario)
+    lines = [f"{f.kind}: {f.message}\n  {f.replay}" for f in outcome.findings]
+    lines += [f"not judged: {entry.reason}" for entry in outcome.incomplete]
+    assert outcome.case.verdict is Verdict.CLEAN, "\n".join(lines)
+    return outcome.case
+
+
+def require_no_race_of_streams(*arguments):
+    """Two streams, scratch that goes back to the allocator, capture of a first call."""
+    asked = [word for name in SITUATIONS for word in ("--situation", name)]
+    done = run_script(
+        PLAY,
+        [*asked, *arguments],
+        arch="sm_100a",
+        landing=Landing.parse("latest"),
+        options=Options(),
+        profile=None,
+    )
+    assert [f"{f.kind}: {f.message}" for f in done.findings] == []
+    assert done.incomplete == ()
+    assert len({outcome.kernel for outcome in done.outcomes}) == 2
+    assert all(outcome.finished for outcome in done.outcomes)
+
+
+def require_equal_bits(bench, scenario):
+    run = ManySchedules(bench, scenario, Phases(origin=bench.origin, track="main"))
+    outcome = run.run()
+    assert len(run.runs) == len(SEEDS) + 1
+    assert all(call.finished for call in run.runs)
+    assert not outcome.findings, outcome.findings[0].message
+    assert outcome.case.verdict is Verdict.CLEAN
+    # What the launch asks for, as the configuration says, and the chip has.
+    _, forward = run.asked
+    config = config_of(AttentionSpec(arch="sm_100a", **scenario.declaration()))
+    assert forward.block == (config.threads, 1, 1)
+    assert forward.cluster == (config.cluster, 1, 1)
+    asked = forward.dynamic_smem
+    assert config.smem_bytes - 512 <= asked <= config.smem_bytes <= SMEM_LIMIT
+    return run
