@@ -5,16 +5,18 @@ and wide: a shape is cut in its own way, so that what one has shown says little 
 another. `scenarios/bugs/rows` says which public bug each of them would show.
 
 A shape has two declarations, and so two compilations: one that most of the scenarios
-share, and one with sinks, a window and the other forms of lengths and LSE.
+share, and one with sinks, a window and the other forms of lengths and LSE. With
+one-byte inputs the second has a one-byte output.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from sidestream.scenarios.catalogue_narrow import DESCALES
 from sidestream.scenarios.catalogue_wide import PACKED
 from sidestream.scenarios.catalogue_wide import SHAPES as WIDE_SHAPES
-from sidestream.scenarios.scenario import Scenario
+from sidestream.scenarios.scenario import FLOAT8, Scenario
 
 EACH_TAG = "each"
 
@@ -22,7 +24,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "d64": {"head_dim": 64},
     "d128": {"head_dim": 128},
     **WIDE_SHAPES,
+    "e4m3": {"head_dim": 128, "dtype": FLOAT8, "descales": DESCALES},
 }
+"""Head dims, and types where they are not those of the declarations below."""
 
 WINDOWED: dict[str, Any] = {
     "dtype": "float16",
@@ -50,6 +54,7 @@ def _of(shape: str) -> tuple[Scenario, ...]:
     dims = SHAPES[shape]
     # Operands that share a record have one head dim.
     equal = "head_dim_v" not in dims
+    narrow = {"out_dtype": FLOAT8, "scale_out": 40.0} if "dtype" in dims else {}
 
     def made(
         name: str, description: str, shared: dict[str, Any], **facts: Any
@@ -58,14 +63,14 @@ def _of(shape: str) -> tuple[Scenario, ...]:
             name=each(shape, name),
             description=description,
             tags=(EACH_TAG, shape),
-            **(dims | shared | facts),
+            **(shared | dims | facts),
         )
 
     def packed(name: str, description: str, **facts: Any) -> Scenario:
         return made(name, description, PACKED, **facts)
 
     def windowed(name: str, description: str, **facts: Any) -> Scenario:
-        return made(name, description, WINDOWED, **facts)
+        return made(name, description, WINDOWED | narrow, **facts)
 
     return (
         packed(

@@ -19,7 +19,7 @@ from sidestream.kernels.spec import MAX_TOKENS
 from sidestream.scenarios.catalogue_each import SHAPES, WINDOWED
 from sidestream.scenarios.catalogue_wide import PACKED
 from sidestream.scenarios.layout import View
-from sidestream.scenarios.scenario import Scenario
+from sidestream.scenarios.scenario import FLOAT8, Scenario
 
 WRAPPED_TO_DENSE = 1 << 32
 """Added to a dense token stride, it leaves that stride in the low 32 bits."""
@@ -54,10 +54,11 @@ def far(shape: str, name: str) -> str:
 def _of(shape: str) -> tuple[Far, ...]:
     """Return the cases of one shape."""
     dims = SHAPES[shape]
+    narrow = {"out_dtype": FLOAT8, "scale_out": 40.0} if "dtype" in dims else {}
 
     def call(name: str, description: str, shared: Any, **facts: Any) -> Scenario:
         return Scenario(
-            name=far(shape, name), description=description, **(dims | shared | facts)
+            name=far(shape, name), description=description, **(shared | dims | facts)
         )
 
     nine = {"lengths_q": (4, 5), "lengths_kv": (6, 3), "heads_q": 2, "heads_kv": 2}
@@ -85,7 +86,7 @@ def _of(shape: str) -> tuple[Far, ...]:
             scenario=call(
                 "heads",
                 "Head strides of 2^30 elements, four heads, LSE as well.",
-                WINDOWED | {"lse_slack": 0},
+                WINDOWED | {"lse_slack": 0} | narrow,
                 heads_q=4,
                 heads_kv=4,
                 lengths_q=(2, 3),

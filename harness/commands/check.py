@@ -19,6 +19,7 @@ from sidestream.reports.known import read as read_known
 from sidestream.reports.write import write
 from sidestream.scenarios import catalogue, trace
 from sidestream.scenarios.catalogue_each import EACH
+from sidestream.scenarios.catalogue_narrow import NARROW
 from sidestream.scenarios.catalogue_public import PUBLIC
 from sidestream.scenarios.catalogue_wide import WIDE
 from sidestream.scenarios.core import CORE_TAG
@@ -68,7 +69,7 @@ class Selection:
         beyond = PUBLIC if self.beyond else ()
         for name in dict.fromkeys(self.names):
             whole = name == EVERYTHING
-            every = catalogue.CATALOGUE + WIDE + (beyond or EACH)
+            every = catalogue.CATALOGUE + WIDE + (beyond or NARROW + EACH)
             found += every if whole else catalogue.matching(name)
         found = list(dict.fromkeys(found))
         traces = self.traces
@@ -199,6 +200,8 @@ def listing() -> str:
     lines += [f"  {s.name}: {s.description}" for s in catalogue.CATALOGUE]
     lines.append("scenarios of head dims past 128:")
     lines += [f"  {s.name}: {s.description}" for s in WIDE]
+    lines.append("scenarios of one-byte inputs:")
+    lines += [f"  {s.name}: {s.description}" for s in NARROW]
     lines.append("scenarios of every shape that our kernels are written for:")
     lines += [f"  {s.name}: {s.description}" for s in EACH]
     lines.append("scenarios of public packages:")

@@ -21,7 +21,6 @@ from sidestream.harness.cuda.memory import Allocation, AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.device.programs import CACHE
 from sidestream.harness.device.vgpu import judge, no_time
-from sidestream.harness.drivers.arithmetic import standard
 from sidestream.harness.drivers.ours import Sidestream
 from sidestream.harness.drivers.protocol import CallTensors
 from sidestream.harness.dsl.activation import Activation
@@ -30,6 +29,7 @@ from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.machine import Options, execute
 from sidestream.harness.launch import Launch
 from sidestream.harness.run.problem import problem_of
+from sidestream.harness.run.virtual_call import DESCALES, OUTPUTS
 from sidestream.reference import narrow, parity, tolerance
 from sidestream.scenarios.case import CaseInputs, build
 from sidestream.scenarios.far import Far, places, work_list
@@ -58,9 +58,12 @@ class _Operands:
         self._case, self._table = case, table
         self._places = places(case)
         self._homes: dict[str, Allocation] = {}
+        self._kinds: dict[str, np.dtype[Any]] = {}
         for name, place in self._places.items():
-            written = name in ("out", "lse")
-            size = place.span * (4 if name == "lse" else 2)
+            written = name in OUTPUTS
+            kind = inputs.slabs[name].dtype
+            self._kinds[name] = kind
+            size = place.span * kind.itemsize
             self._homes[name] = table.reserve(size, name, writable=written)
             if not written:
                 self.rows(name)[:] = inputs.array(getattr(inputs, name))
@@ -68,7 +71,7 @@ class _Operands:
     def rows(self, name: str) -> NDArray[Any]:
         """Return the live rows of an operand, as bits or as float32."""
         view = self._places[name].view
-        kind = np.dtype(np.float32 if name == "lse" else np.uint16)
+        kind = self._kinds[name]
         flat = self._homes[name].data.view(kind)[view.offset :]
         steps = tuple(s * kind.itemsize for s in view.strides)
         return np.lib.stride_tricks.as_strided(flat, view.shape, steps)
@@ -77,16 +80,54 @@ class _Operands:
         """Return an operand with all of its capacity, as a caller holds it."""
         place = self._places[name]
         shape, strides = (place.capacity, *place.view.shape[1:]), place.view.strides
-        dtype = getattr(torch, self._case.scenario.dtype)
+        scenario = self._case.scenario
+        kind = scenario.output_dtype if name == "out" else scenario.dtype
+        dtype = getattr(torch, kind)
         if name == "lse":
             dtype = torch.float32
-            if self._case.scenario.lse == "head_major":
+            if scenario.lse == "head_major":
                 shape, strides = shape[::-1], strides[::-1]
         return self._homes[name].tensor(dtype, shape, strides)
 
-    def small(self, name: str, value: NDArray[Any]) -> torch.Tensor:
+    def call(self, inputs: CaseInputs) -> CallTensors:
+        """Return all tensors of the call."""
+        descales = None
+        if inputs.descales is not None:
+            q, k, v = (
+                self._small(name, value)
+                for name, value in zip(DESCALES, inputs.descales, strict=True)
+            )
+            descales = (q, k, v)
+
+        def small(name: str, value: NDArray[Any] | None) -> torch.Tensor | None:
+            return self._small(name, value) if value is not None else None
+
+        if self._case.at_end and "amax" in inputs.slabs:
+            # The launch that resets it is left out.
+            inputs.slabs["amax"][:] = 0.0
+        return CallTensors(
+            q=self.tensor("q"),
+            k=self.tensor("k"),
+            v=self.tensor("v"),
+            out=self.tensor("out"),
+            lse=self.tensor("lse") if inputs.lse is not None else None,
+            lengths_q=self._small("lengths_q", inputs.lengths_q),
+            lengths_kv=self._small("lengths_kv", inputs.lengths_kv),
+            sinks=small("sinks", inputs.sinks),
+            descales=descales,
+            scale_out=small("scale_out", inputs.scale_out),
+            amax=small("amax", inputs.slabs.get("amax")),
+        )
+
+    def amax(self) -> float | None:
+        """Return the largest output, if there is one."""
+        home = self._homes.get("amax")
+        return float(home.data.view(np.float32)[0]) if home is not None else None
+
+    def _small(self, name: str, value: NDArray[Any]) -> torch.Tensor:
         """Return an array in an allocation of its own."""
-        home = self._table.allocate(value.nbytes, name, writable=False)
+        home = self._table.allocate(value.nbytes, name, writable=name in OUTPUTS)
+        self._homes[name] = home
         home.data[:] = value.view(np.uint8)
         return home.tensor(getattr(torch, value.dtype.name), value.shape)
 
@@ -99,21 +140,12 @@ def run_far(case: Far, *, driver: Sidestream, device: Activation) -> Seen:
     """
     inputs = build(case.scenario)
     problem = problem_of(case.scenario)
-    limits = tolerance.bound(inputs.problem(), dtype=standard(problem))
+    model = driver.arithmetic(problem, device.arch)
+    limits = tolerance.bound(inputs.problem(), dtype=model)
     with VirtualCuda(device, AllocationTable()) as world:
         prepared = driver.prepare(problem, world)
         held = _Operands(case, inputs, world.table)
-        sinks = inputs.sinks
-        tensors = CallTensors(
-            q=held.tensor("q"),
-            k=held.tensor("k"),
-            v=held.tensor("v"),
-            out=held.tensor("out"),
-            lse=held.tensor("lse") if inputs.lse is not None else None,
-            lengths_q=held.small("lengths_q", inputs.lengths_q),
-            lengths_kv=held.small("lengths_kv", inputs.lengths_kv),
-            sinks=held.small("sinks", sinks) if sinks is not None else None,
-        )
+        tensors = held.call(inputs)
         size = prepared.workspace_bytes
         workspace = world.table.allocate(size, "workspace", track_init=True)
         world.publish()
@@ -131,9 +163,12 @@ def run_far(case: Far, *, driver: Sidestream, device: Activation) -> Seen:
         out = narrow.from_bits(
             np.array(held.rows("out")), narrow.by_name(case.scenario.output_dtype)
         )
+        if inputs.scale_out is not None:
+            out = out / float(inputs.scale_out[0])
         lse = np.array(held.rows("lse")) if inputs.lse is not None else None
-    distance = parity.compare(limits, out=out, lse=lse)
-    if distance.out > 1.0 or (distance.lse or 0.0) > 1.0:
+        amax = held.amax()
+    distance = parity.compare(limits, out=out, lse=lse, amax=amax)
+    if distance.worst > 1.0:
         kinds.add("parity")
     return Seen(kinds=frozenset(kinds), reasons=tuple(reasons))
 

@@ -11,7 +11,7 @@ from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.case import run_case
 from sidestream.harness.run.far_call import run_far
 from sidestream.harness.run.settings import Settings
-from sidestream.kernels.support import matrix, spell_dims
+from sidestream.kernels.support import matrix
 from sidestream.scenarios import catalogue
 from sidestream.scenarios.bugs.rows import ROWS
 from sidestream.scenarios.bugs.seed import adapter_with
@@ -31,12 +31,21 @@ def shapes_of(arch):
     """Shapes that a target serves in the types of the scenarios, by its plans."""
     return [
         shape
-        for shape in SHAPES
+        for shape, facts in SHAPES.items()
         for row in matrix()
-        if (row.arch, spell_dims(row.head_dims)) == (arch, shape)
-        and row.served["float16"]
-        and row.served["bfloat16"]
+        if (row.arch, row.head_dims) == (arch, dims_of(facts))
+        and all(row.served[name] for name in types_of(facts))
     ]
+
+
+def dims_of(facts):
+    """Head dims of a shape: of queries and keys, and of values."""
+    return facts["head_dim"], facts.get("head_dim_v", facts["head_dim"])
+
+
+def types_of(facts):
+    """Types of a shape's inputs."""
+    return [facts["dtype"]] if "dtype" in facts else ["float16", "bfloat16"]
 
 
 def scenarios_of(arch):

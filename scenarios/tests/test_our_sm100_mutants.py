@@ -23,8 +23,8 @@ from sidestream.scenarios.catalogue_wide import SHAPES
 CLASSES = ("arrive", "cluster", "commit", "fence", "tensor-wait", "wait", "warp")
 
 
-WIDE_SAMPLE = 5
-"""Sites of a class that are judged at the head dims past 128: even steps apart."""
+SAMPLE = 5
+"""Sites of a class that are judged in each text but that of d128: even steps apart."""
 
 
 def court_of(scenario, out):
@@ -52,9 +52,9 @@ def sites_by_class(court):
 
 
 def spread(sites):
-    """At most `WIDE_SAMPLE` of the sites, first and last among them."""
+    """At most `SAMPLE` of the sites, first and last among them."""
     last = len(sites) - 1
-    picked = {round(last * i / (WIDE_SAMPLE - 1)) for i in range(WIDE_SAMPLE)}
+    picked = {round(last * i / (SAMPLE - 1)) for i in range(SAMPLE)}
     return [sites[index] for index in sorted(picked)]
 
 
@@ -76,9 +76,12 @@ def verdicts(tmp_path_factory):
     }
 
 
-@pytest.fixture(scope="module", params=SHAPES)
-def wide(request, tmp_path_factory):
-    """The judge of a head dim past 128, and a sample of its sites by class."""
+@pytest.fixture(scope="module", params=[*SHAPES, "fp8-d128", "fp8-out-d128"])
+def sampled(request, tmp_path_factory):
+    """The judge of a text, and a sample of its sites by class.
+
+    Texts of head dims past 128, and of one-byte inputs without and with such an output.
+    """
     court = court_of(
         f"mutate-band-{request.param}-idle", tmp_path_factory.mktemp("wide") / "run"
     )
@@ -101,8 +104,8 @@ def test_all_of_these_are_caught(verdicts, operation):
     assert set(statuses) == {CAUGHT}
 
 
-def test_a_mutant_of_each_class_is_caught_at_wide_heads(wide):
-    court, sample = wide
+def test_a_mutant_of_each_class_is_caught_in_each_text(sampled):
+    court, sample = sampled
     assert set(sample) == set(CLASSES)
     for kind, sites in sample.items():
         mutants = [Mutant(site=site, change="weaken") for site in sites]
@@ -110,8 +113,8 @@ def test_a_mutant_of_each_class_is_caught_at_wide_heads(wide):
 
 
 @pytest.mark.parametrize("operation", ["barrier.cluster", "tcgen05.wait::st"])
-def test_all_of_these_are_caught_at_wide_heads(wide, operation):
-    court, _ = wide
+def test_all_of_these_are_caught_in_each_text(sampled, operation):
+    court, _ = sampled
     chosen = [
         site
         for sites in sites_by_class(court).values()

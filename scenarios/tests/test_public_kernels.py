@@ -24,6 +24,7 @@ from sidestream.reference.tolerance import bound
 from sidestream.scenarios import catalogue
 from sidestream.scenarios.case import build
 from sidestream.scenarios.catalogue_each import EACH
+from sidestream.scenarios.catalogue_narrow import NARROW
 from sidestream.scenarios.catalogue_public import (
     LARGEST_PUBLIC_FLOPS,
     PUBLIC,
@@ -160,7 +161,7 @@ def test_they_are_what_the_default_check_of_a_package_adds():
     assert set(usual).isdisjoint(PUBLIC)
     assert set(beyond) == {*usual, *PUBLIC}
     whole = Selection(names=("all",), beyond=True)
-    assert set(whole.scenarios()) == set(catalogue.EVERY) - set(EACH)
+    assert set(whole.scenarios()) == set(catalogue.EVERY) - {*NARROW, *EACH}
     ours = Selection(names=("all",)).scenarios()
     assert set(ours) == set(catalogue.EVERY) - set(PUBLIC)
     assert not whole.asked

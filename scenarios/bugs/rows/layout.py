@@ -89,6 +89,20 @@ LAYOUT: tuple[Row, ...] = (
                 check="parity",
                 kinds=frozenset({"parity", "nan"}),
             ),
+            Mutant(
+                arch="sm_100a",
+                shape="e4m3",
+                scenario="over-provisioned",
+                edits=(
+                    Edit(
+                        file="common/worklist.py",
+                        old="    if cutlass.const_expr(prefix):\n",
+                        new="    if cutlass.const_expr(False):\n",
+                    ),
+                ),
+                check="parity",
+                kinds=frozenset({"parity", "nan"}),
+            ),
         ),
     ),
     Row(

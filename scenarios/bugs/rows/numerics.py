@@ -96,6 +96,23 @@ NUMERICS: tuple[Row, ...] = (
                 check="parity",
                 kinds=frozenset({"nan"}),
             ),
+            Mutant(
+                arch="sm_100a",
+                shape="e4m3",
+                scenario="neighbour-nan",
+                edits=(
+                    Edit(
+                        file="sm100/unit.py",
+                        old=_TAIL,
+                        new=_TAIL.replace(
+                            "tail < config.tile_n",
+                            "tail < (0 if config.prefix_kv else config.tile_n)",
+                        ),
+                    ),
+                ),
+                check="parity",
+                kinds=frozenset({"nan"}),
+            ),
         ),
         counterpart="The report is of FP8 with padded keys; the rows that must be "
         "cleared are the same.",
