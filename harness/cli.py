@@ -308,7 +308,7 @@ def run_command(
         typer.Option(
             min=1,
             max=8,
-            help="Devices that cuda.bindings sees; torch sees the first.",
+            help="How many devices of this chip there are.",
         ),
     ] = 1,
     out: Annotated[

@@ -11,7 +11,6 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sidestream.harness.bindings.contexts import Contexts
 from sidestream.harness.runtime import (
     CudaError,
     Event,
@@ -22,6 +21,7 @@ from sidestream.harness.runtime import (
     Span,
     Stream,
 )
+from sidestream.harness.runtime.contexts import Contexts
 from sidestream.harness.runtime.op import Run
 
 NON_BLOCKING = 1

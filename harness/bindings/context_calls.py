@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sidestream.harness.bindings.contexts import CONTEXT, Contexts
 from sidestream.harness.runtime import CudaError
+from sidestream.harness.runtime.contexts import CONTEXT, Contexts
 
 
 def device_calls(contexts: Contexts) -> dict[str, Callable[..., Any]]:

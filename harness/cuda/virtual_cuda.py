@@ -20,11 +20,13 @@ from sidestream.harness.runtime import Landing
 from sidestream.harness.vtorch.attributes import Change
 from sidestream.harness.vtorch.streams import Stream
 from sidestream.harness.vtorch.virtual_torch import VirtualTorch
-from sidestream.harness.vtorch.world import DEVICE, plain
+from sidestream.harness.vtorch.world import plain
 
 if TYPE_CHECKING:
     from sidestream.harness.dsl.activation import Activation
     from sidestream.harness.dsl.chip import Chip
+
+DEVICE = torch.device("cuda:0")
 
 __all__ = ["DEVICE", "POISON", "VirtualCuda"]
 
@@ -92,15 +94,15 @@ class VirtualCuda(VirtualTorch):
                 value.dtype,
                 tuple(value.shape),
                 like.stride(),
-                stream=self.world.default,
+                stream=self.world.default(0),
                 label=name,
             )
             made.copy_(value)
         return made
 
-    def ranges(self) -> list[tuple[int, int]]:
-        """Return (start, end) of all device memory."""
-        return [(a.va, a.end) for a in self.table if not a.freed and a.size]
+    def ranges(self) -> list[tuple[int, int, int]]:
+        """Return (start, end, index of the device) of all device memory."""
+        return [(a.va, a.end, 0) for a in self.table if not a.freed and a.size]
 
     def changes(self) -> Iterator[Change]:
         """Yield what is replaced: torch's side, and the driver's answers."""

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sidestream.harness.dsl.build import build_runtime
 from sidestream.harness.dsl.chip import DEFAULT_SMS, Chip, chip
@@ -52,6 +52,21 @@ KERNEL_CALLBACK = ctypes.CFUNCTYPE(
 BLOCK_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_uint64)
 
 
+DEVICE_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
+
+
+class Devices(Protocol):
+    """The devices of a process and which one each thread has."""
+
+    devices: int
+
+    def device(self) -> int:
+        """Return the calling thread's current device."""
+
+    def set_device(self, device: int) -> None:
+        """Make a device the calling thread's."""
+
+
 class Runtime:
     """The loaded replacement runtime: one a process, as the C state is global."""
 
@@ -68,7 +83,10 @@ class Runtime:
         self._lib._cudaLibraryUnload.argtypes = [ctypes.c_void_p]
         self._lib.sidestream_dlpack.argtypes = [ctypes.c_void_p]
         self._lib.sidestream_dlpack.restype = ctypes.c_void_p
-        self._lib.sidestream_stream.argtypes = [ctypes.c_uint64]
+        self._lib.sidestream_devices.argtypes = [ctypes.c_int, DEVICE_CALLBACK]
+        self._lib.sidestream_devices.restype = None
+        self.device_count = 1
+        self._lib.sidestream_stream.argtypes = [ctypes.c_int32, ctypes.c_uint64]
         self._lib.sidestream_stream.restype = None
         self._lib.sidestream_device_ranges.argtypes = [
             ctypes.c_void_p,
@@ -84,16 +102,35 @@ class Runtime:
         for attribute, value in target.attributes().items():
             self._lib.sidestream_attribute(attribute, value)
 
-    def device_ranges(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Let DLPack call these host address ranges (start, end) CUDA memory."""
-        flat = [bound for pair in ranges for bound in pair]
+    def device_ranges(self, ranges: Sequence[tuple[int, int, int]]) -> None:
+        """Let DLPack call host addresses (start, end) memory of a CUDA device.
+
+        Args:
+            ranges: Start, end and the index of the device.
+        """
+        flat = [number for entry in ranges for number in entry]
         bounds = (ctypes.c_uint64 * len(flat))(*flat)
         if self._lib.sidestream_device_ranges(bounds, len(ranges)):
             raise MemoryError("the list of device ranges does not fit")
 
-    def current_stream(self, handle: int) -> None:
-        """Set the stream that DLPack consumers find current on this thread."""
-        self._lib.sidestream_stream(handle)
+    def show_devices(self, devices: Devices | None) -> None:
+        """Let host functions see and choose among several devices; None for one."""
+
+        def choose(device: int) -> int:
+            if devices is not None and device < 0:
+                return devices.device()
+            if devices is not None:
+                devices.set_device(device)
+            return 0
+
+        self.device_count = 1 if devices is None else devices.devices
+        several = self.device_count > 1
+        self._on_device = DEVICE_CALLBACK(choose) if several else DEVICE_CALLBACK()
+        self._lib.sidestream_devices(self.device_count, self._on_device)
+
+    def current_stream(self, device: int, handle: int) -> None:
+        """Set the stream of a device that DLPack consumers find on this thread."""
+        self._lib.sidestream_stream(device, handle)
 
     def dlpack_table(self, original: int) -> int:
         """Return the DLPack exchange table that stands in for `original`."""

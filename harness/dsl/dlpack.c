@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { DL_CPU = 1, DL_CUDA = 2 };
+enum { DEVICES = 64 };
 
 /* The stable leading part of the DLPack 1.x structures. */
 typedef struct {
@@ -46,10 +47,10 @@ static const dl_exchange *original;
 static dl_exchange wrapped;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct range {
-    uint64_t start, end;
+    uint64_t start, end, device;
 } *ranges;
 static size_t range_count;
-static __thread void *stream;
+static __thread void *streams[DEVICES];
 
 static void claim(dl_tensor *t) {
     uint64_t at = (uint64_t)(uintptr_t)t->data + t->byte_offset;
@@ -61,7 +62,7 @@ static void claim(dl_tensor *t) {
     for (i = 0; i < range_count; i++)
         if (!at || (at >= ranges[i].start && at < ranges[i].end)) {
             t->device.type = DL_CUDA;
-            t->device.id = 0;
+            t->device.id = at ? (int32_t)ranges[i].device : 0;
             break;
         }
     pthread_mutex_unlock(&lock);
@@ -81,7 +82,7 @@ static int tensor_from_object(void *object, dl_tensor *out) {
 
 static int current_stream(int32_t type, int32_t id, void **out) {
     if (type != DL_CUDA) return original->current_stream(type, id, out);
-    *out = stream;
+    *out = id >= 0 && id < DEVICES ? streams[id] : NULL;
     return 0;
 }
 
@@ -95,7 +96,8 @@ SS_EXPORT const void *sidestream_dlpack(const dl_exchange *table) {
     return &wrapped;
 }
 
-/* Replaces the address ranges that count as device memory: start, end, start, ... */
+/* Replaces the address ranges that count as device memory: start, end, index of the
+ * device, start, ... */
 SS_EXPORT int sidestream_device_ranges(const uint64_t *bounds, size_t count) {
     struct range *fresh = NULL;
     if (count) {
@@ -111,5 +113,7 @@ SS_EXPORT int sidestream_device_ranges(const uint64_t *bounds, size_t count) {
     return SS_SUCCESS;
 }
 
-/* Sets the calling thread's current stream. */
-SS_EXPORT void sidestream_stream(uint64_t handle) { stream = (void *)(uintptr_t)handle; }
+/* Sets the calling thread's current stream of a device. */
+SS_EXPORT void sidestream_stream(int32_t device, uint64_t handle) {
+    if (device >= 0 && device < DEVICES) streams[device] = (void *)(uintptr_t)handle;
+}

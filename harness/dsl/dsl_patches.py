@@ -70,8 +70,9 @@ def _answer_hardware_queries(activation: Activation) -> None:
         return activation.chip.attributes()[int(attribute)]
 
     def hardware_info(self: Any, device_id: int = 0) -> None:
-        if device_id != 0:
-            raise ValueError(f"Device ID {device_id}: there is one device")
+        count = activation.runtime.device_count
+        if not 0 <= device_id < count:
+            raise ValueError(f"Device ID {device_id} of {count} devices")
         self.device_id = device_id
         self.driver_version = 13010
 
@@ -80,7 +81,8 @@ def _answer_hardware_queries(activation: Activation) -> None:
             raise ValueError(f"cluster size {cluster_size} is not in 1..32")
         return max(1, activation.chip.sms // cluster_size)
 
-    _replace(compiled, "num_devices", property(lambda self: 1))
+    devices = property(lambda self: activation.runtime.device_count)
+    _replace(compiled, "num_devices", devices)
     _replace(module, "unload", unload)
     _replace(cuda_helpers, "get_device_attribute", get_device_attribute)
     # The methods, not the class: user modules hold the class by name.

@@ -326,20 +326,30 @@ SS_EXPORT int _cuKernelGetAttribute(int *out, int attribute, void *handle, int d
 
 /* ---- the device ---- */
 
+static int device_count = 1;
+static ss_device_fn on_device;
+
+/* Says how many devices there are; without a callback device 0 is current. */
+SS_EXPORT void sidestream_devices(int count, ss_device_fn device) {
+    device_count = count;
+    on_device = device;
+}
+
 SS_EXPORT int _cudaGetDevice(int *out) {
-    *out = 0;
+    *out = on_device ? on_device(-1) : 0;
     return SS_SUCCESS;
 }
 SS_EXPORT int _cuDeviceGet(int *out, int ordinal) {
-    *out = 0;
-    return ordinal ? SS_INVALID_DEVICE : SS_SUCCESS;
+    *out = ordinal;
+    return ordinal < 0 || ordinal >= device_count ? SS_INVALID_DEVICE : SS_SUCCESS;
 }
 SS_EXPORT int _cudaSetDevice(int device) {
-    return device ? ss_fail(SS_INVALID_DEVICE, "device %d: there is one device", device)
-                  : SS_SUCCESS;
+    if (device < 0 || device >= device_count)
+        return ss_fail(SS_INVALID_DEVICE, "device %d of %d", device, device_count);
+    return on_device ? on_device(device) : SS_SUCCESS;
 }
 SS_EXPORT int _cudaGetDeviceCount(int *out) {
-    *out = 1;
+    *out = device_count;
     return SS_SUCCESS;
 }
 SS_EXPORT int _cudaDeviceGetAttribute(int *out, int attribute, int device) {

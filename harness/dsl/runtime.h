@@ -40,6 +40,9 @@ typedef int (*ss_kernel_fn)(const void *image, const char *name, int *static_sme
 /* Told of a blocking call of the host program. */
 typedef int (*ss_block_fn)(const char *call, uint64_t stream);
 
+/* Makes a device the calling thread's, 0 if it could; returns the current one for -1. */
+typedef int (*ss_device_fn)(int device);
+
 /* Keeps the reason of a failure for Python to read, and marks the thread failed. */
 int ss_fail(int code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

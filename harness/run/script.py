@@ -15,7 +15,6 @@ from typing import Any
 from unittest import mock
 
 from sidestream.harness.bindings.calls import Calls
-from sidestream.harness.bindings.contexts import Contexts
 from sidestream.harness.bindings.interfaces import answers
 from sidestream.harness.cuda.driver_calls import driver_answers
 from sidestream.harness.cuda.memory import AllocationTable
@@ -105,7 +104,7 @@ def run_script(
         profile: Under which to look for races inside launches, or None not to.
         torch_version: The torch whose `ExternalStream(0)` it is; the installed one if
             absent.
-        devices: How many devices `cuda.bindings` sees; torch sees the first.
+        devices: How many devices there are.
         keys: Folder where processes keep what compile keys stand for, or None.
 
     Raises:
@@ -125,7 +124,7 @@ def run_script(
         devices=devices,
     )
     runtime = device.runtime
-    contexts = Contexts(runtime, devices)
+    contexts = device.contexts
     launches = StreamLaunches(
         runtime=runtime,
         options=lambda: options,

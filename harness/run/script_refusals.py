@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from sidestream.harness.bindings.contexts import Change
 from sidestream.harness.finding import Finding, Rule, Site
 from sidestream.harness.run.launch_contracts import Foreign
 from sidestream.harness.run.script_checks import by_package
 from sidestream.harness.runtime import CallSite
 from sidestream.harness.runtime.captured_memory import Unfilled
+from sidestream.harness.runtime.contexts import Change
 from sidestream.harness.runtime.state import Refusal
 
 CAPTURE_RULE = Rule(

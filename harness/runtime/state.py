@@ -123,7 +123,7 @@ class State:
         it led to, launches before others, and where."""
         self.operations = 0
         """How many operations were called."""
-        self._devices = devices
+        self.devices = devices
         self._depth = depth
         self._ids = itertools.count(1)
         self._ticks: dict[int, int] = {}
@@ -181,8 +181,8 @@ class State:
             if device not in (None, stream.device):
                 raise CudaError(
                     "cudaErrorInvalidResourceHandle",
-                    f"{label} goes to {stream} of device {stream.device} while device "
-                    f"{device} is the current one",
+                    f"{label} goes to stream {stream.handle:#x} of device "
+                    f"{stream.device} while device {device} is the current one",
                 )
             if stream.capture is not None:
                 captures.add(

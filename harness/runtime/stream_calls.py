@@ -99,8 +99,8 @@ class StreamCalls(State):
             if event.device != stream.device:
                 raise CudaError(
                     "cudaErrorInvalidResourceHandle",
-                    f"an event of device {event.device} is recorded on {stream} of "
-                    f"device {stream.device}",
+                    f"an event of device {event.device} is recorded on stream "
+                    f"{stream.handle:#x} of device {stream.device}",
                 )
             if stream.capture is not None:
                 captures.check(stream.capture)

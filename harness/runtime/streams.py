@@ -65,7 +65,8 @@ class Stream:
 
     def __str__(self) -> str:
         name = f" ({self.name})" if self.name else ""
-        return f"stream {self.handle:#x}{name}"
+        where = f" of device {self.device}" if self.device else ""
+        return f"stream {self.handle:#x}{name}{where}"
 
 
 class StreamTable:

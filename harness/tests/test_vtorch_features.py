@@ -146,9 +146,9 @@ SECOND = {
 
 
 @pytest.mark.parametrize("how", SECOND)
-def test_a_second_device_is_refused_by_name(gpu, how):
+def test_a_second_device_is_refused_where_there_is_one(gpu, how):
     assert torch.cuda.device_count() == 1
-    with pytest.raises(CudaError, match="device 0 only"):
+    with pytest.raises(CudaError, match="there are 1 virtual GPUs"):
         SECOND[how]()
 
 

@@ -1,7 +1,7 @@
 """torch on the virtual CUDA runtime: scripts written for `cuda` on a torch without it.
 
 Device tensors are CPU tensors whose storage lies in memory of the runtime and that say
-`cuda:0`. Against a wrapper class on a backend of its own this was judged by what runs:
+`cuda`. Against a wrapper class on a backend of its own this was judged by what runs:
 autograd, optimizers and in-place calls use torch's C++ paths with real storages; a
 kernel launcher finds the address through `data_ptr`, DLPack or torch's C exchange
 table; modules, parameters, pickling and printing see plain tensors; and an operator

@@ -26,8 +26,8 @@ _ACCUMULATE = 1 << 62
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self.streams: list[Stream] = []
+        self.noted: dict[int, tuple[list[int], list[Stream]]] = {}
+        """By device: from which sequence number on a stream was current there."""
         self.passes: list[list[Stream]] = []
 
 
@@ -44,27 +44,32 @@ class BackwardStreams:
 
     def note(self, stream: Stream) -> None:
         """Take note that nodes made from now on belong to a stream."""
-        thread = self._thread
-        if thread.streams and thread.streams[-1] is stream:
+        numbers, streams = self._thread.noted.setdefault(stream.device, ([], []))
+        if streams and streams[-1] is stream:
             return
         number = torch._C._autograd._get_sequence_nr()
-        if thread.numbers and thread.numbers[-1] == number:
-            thread.streams[-1] = stream
+        if numbers and numbers[-1] == number:
+            streams[-1] = stream
         else:
-            thread.numbers.append(number)
-            thread.streams.append(stream)
+            numbers.append(number)
+            streams.append(stream)
 
-    def stream_of(self, node: Any) -> Stream:
-        """Return the stream of a node that runs now, ordered behind its inputs."""
-        thread = self._thread
-        if not thread.streams:
-            return self._world.chosen()
+    def stream_of(self, node: Any, device: int) -> Stream:
+        """Return a device's stream for a node that runs now, behind its inputs."""
+        thread, world = self._thread, self._world
+        if not thread.noted and world.devices == 1:
+            return world.chosen(device)
+        numbers, streams = thread.noted.get(device, ([], []))
         used = thread.passes[-1] if thread.passes else []
         number = node._sequence_nr()
         if number > _ACCUMULATE:
-            return used[-1] if used else self._world.chosen()
-        index = bisect_right(thread.numbers, number) - 1
-        stream = thread.streams[index] if index >= 0 else self._world.default
+            here = [stream for stream in used if stream.device == device]
+            stream = here[-1] if here else world.chosen(device)
+            if world.devices == 1:
+                return stream
+        else:
+            index = bisect_right(numbers, number) - 1
+            stream = streams[index] if index >= 0 else world.default(device)
         if used and used[-1] is not stream:
             for other in used:
                 if other is not stream:
@@ -87,7 +92,10 @@ class BackwardStreams:
             finally:
                 self._thread.passes.pop()
                 for other in used:
-                    if other is not caller:
-                        self._world.runtime.wait_stream(caller, other)
+                    own = caller
+                    if other.device != caller.device:
+                        own = self._world.chosen(other.device)
+                    if other is not own:
+                        self._world.runtime.wait_stream(own, other)
 
         return call

@@ -16,20 +16,20 @@ from sidestream.harness.runtime import here
 from sidestream.harness.vtorch.shown import note
 from sidestream.harness.vtorch.storages import PINNED
 from sidestream.harness.vtorch.tensor_spans import spans
-from sidestream.harness.vtorch.world import World, is_cuda, plain
+from sidestream.harness.vtorch.world import HOST, World, is_cuda, plain
 
 _Tensor = torch.Tensor
 _CPU = torch.device("cpu")
 
 
 class Move(torch.autograd.Function):
-    """A move between host and device; the gradient goes the way back."""
+    """A move between host and devices; the gradient goes the way back."""
 
     @staticmethod
-    def forward(ctx: Any, value: torch.Tensor, calls: Calls, there: str, options: Any) -> torch.Tensor:  # noqa: E501  # fmt: skip
+    def forward(ctx: Any, value: torch.Tensor, calls: Calls, there: int, options: Any) -> torch.Tensor:  # noqa: E501  # fmt: skip
         """Move, and remember whence."""
         ctx.calls, ctx.dtype = calls, value.dtype
-        ctx.back = "cuda" if calls.world.storages.holds(value) else "cpu"
+        ctx.back = calls.place(value)
         return calls.convert(value, there, **options)
 
     @staticmethod
@@ -85,14 +85,21 @@ class Calls:
         return func(*args, **kwargs)
 
     def convert(
-        self, value: torch.Tensor, there: str, *, dtype: Any = None, **options: Any
+        self, value: torch.Tensor, there: int, *, dtype: Any = None, **options: Any
     ) -> torch.Tensor:
-        """Return a copy of a tensor on `cuda` or `cpu`; autograd sees one device."""
+        """Return a copy of a tensor on a device or `HOST`; autograd sees one device."""
         with self.world.want(there):
             made: torch.Tensor = torch.ops.aten._to_copy.default(
                 value, dtype=dtype or value.dtype, **options
             )
         return made
+
+    def place(self, value: torch.Tensor) -> int:
+        """Return the index of the device that a tensor lies on, or `HOST`."""
+        if not self.world.storages.holds(value):
+            return HOST
+        with torch._C.DisableTorchFunction():
+            return self.world.where(value)
 
     def _plainly(self, func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
@@ -102,14 +109,13 @@ class Calls:
         kwargs = dict(kwargs)
         device, pin = kwargs.get("device"), kwargs.pop("pin_memory", False)
         if is_cuda(device):
-            self.world.device_index(device)
             kwargs["device"] = _CPU
-            with self.world.want("cuda"):
+            with self.world.want(self.world.device_index(device)):
                 return func(*args, **kwargs)
         if device is None or str(device).split(":")[0] != "cpu":
             made = func(*args, **kwargs)
         else:
-            with self.world.want("cpu"):
+            with self.world.want(HOST):
                 made = func(*args, **kwargs)
         return self._pin(func, (made,), {}) if pin else made
 
@@ -125,15 +131,14 @@ class Calls:
                 data = data.to(kwargs["dtype"])
             return data if device is None else data.to(device)
         if isinstance(data, torch.Tensor) and self.world.storages.holds(data):
-            device = device if device is not None else "cuda"
+            device = device if device is not None else data.device
             made = data.detach().clone().to(kwargs.get("dtype") or data.dtype)
             made = made.to(device)
             return made.requires_grad_(bool(kwargs.get("requires_grad")))
         grad = kwargs.pop("requires_grad", False) if is_cuda(device) else None
         made = func(*args, **kwargs)
         if is_cuda(device):
-            self.world.device_index(device)
-            made = self.convert(made, "cuda")
+            made = self.convert(made, self.world.device_index(device))
         elif pin:
             made = self._pin(func, (made,), {})
         return made.requires_grad_() if grad else made
@@ -141,7 +146,7 @@ class Calls:
     def _new_tensor(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         kwargs = dict(kwargs)
         if "device" not in kwargs and self.world.storages.holds(args[0]):
-            kwargs["device"] = "cuda"
+            kwargs["device"] = args[0].device
         kwargs.setdefault("dtype", args[0].dtype)
         data = args[1] if len(args) > 1 else kwargs.pop("data")
         return self._from_data(torch.tensor, (data,), kwargs)
@@ -163,6 +168,10 @@ class Calls:
             if rest and rest[0] is None:
                 kwargs.setdefault("dtype", rest[1] if len(rest) > 1 else None)
                 rest = []
+            # This torch has no accelerator to take a bare index for.
+            rest[:1] = [_named(first) for first in rest[:1]]
+            if "device" in kwargs:
+                kwargs["device"] = _named(kwargs["device"])
             parsed = torch._C._nn._parse_to(*rest, **kwargs)
             device, dtype, asynchronous, layout = parsed
         return self._move(
@@ -171,10 +180,10 @@ class Calls:
 
     def _cuda(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         device = args[1] if len(args) > 1 else kwargs.get("device")
-        self.world.device_index(device)
+        there = torch.device("cuda", self.world.device_index(device))
         asynchronous = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
         layout = kwargs.get("memory_format")
-        return self._move(args[0], "cuda", waits=not asynchronous, layout=layout)
+        return self._move(args[0], there, waits=not asynchronous, layout=layout)
 
     def _cpu(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self._move(args[0], "cpu", layout=kwargs.get("memory_format"))
@@ -190,14 +199,14 @@ class Calls:
         layout: torch.memory_format | None = None,
     ) -> torch.Tensor:
         """`Tensor.to`: the tensor itself where nothing changes."""
-        here = self.world.storages.holds(value)
+        here = self.place(value)
         if is_cuda(device):
-            self.world.device_index(device)
-            there = True
+            # Without an index it is the current device, for tensors of others as well.
+            there = self.world.device_index(device)
         elif device is None:
             there = here
         elif torch.device(str(device)).type == "cpu":
-            there = False
+            there = HOST
         else:
             return _Tensor.to(value, device, dtype)  # type: ignore[call-overload, no-any-return]
         options: dict[str, Any] = {}
@@ -208,19 +217,20 @@ class Calls:
             return _Tensor.to(value, copy=copy, non_blocking=not waits, **options)
         options["non_blocking"] = not waits
         options["dtype"] = dtype
-        kind = "cuda" if there else "cpu"
         if value.requires_grad and torch.is_grad_enabled():
-            moved: torch.Tensor = Move.apply(value, self, kind, options)  # type: ignore[no-untyped-call]
+            moved: torch.Tensor = Move.apply(value, self, there, options)  # type: ignore[no-untyped-call]
             return moved
-        return self.convert(value, kind, **options)
+        return self.convert(value, there, **options)
 
     def _copy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target, source = args[0], args[1] if len(args) > 1 else kwargs["src"]
-        if isinstance(source, torch.Tensor) and source.requires_grad:
-            storages = self.world.storages
-            if storages.holds(target) != storages.holds(source):
-                moved = self._move(source, target.device)
-                return func(target, moved, *args[2:], **kwargs)
+        if (
+            isinstance(source, torch.Tensor)
+            and source.requires_grad
+            and self.place(target) != self.place(source)
+        ):
+            moved = self._move(source, target.device)
+            return func(target, moved, *args[2:], **kwargs)
         return func(*args, **kwargs)
 
     def _pin(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -262,8 +272,8 @@ class Calls:
     def _numpy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.world.storages.holds(args[0]):
             raise TypeError(
-                "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to "
-                "copy the tensor to host memory first."
+                f"can't convert {args[0].device} device type tensor to numpy. Use "
+                "Tensor.cpu() to copy the tensor to host memory first."
             )
         self._host_reads(args[0], func)
         return func(*args, **kwargs)
@@ -280,7 +290,7 @@ class Calls:
             name = f"torch.Tensor.{getattr(func, '__name__', 'read')}"
             with torch._C.DisableTorchFunction():
                 touched = spans(args[0])
-            stream, site = self.world.current(), here()
+            stream, site = self.world.current(self.place(args[0])), here()
             self.world.runtime.enqueue(
                 kind="copy", label=name, stream=stream, reads=touched, site=site
             )
@@ -333,6 +343,13 @@ class Calls:
             moved = self._move(args[0], "cuda")
             return func(moved, kind.replace("torch.cuda.", "torch.", 1))
         return func(*args, **kwargs)
+
+
+def _named(device: Any) -> Any:
+    """Return a device that was given as an index by its name."""
+    if isinstance(device, int) and not isinstance(device, bool):
+        return torch.device("cuda", device)
+    return device
 
 
 class CallMode(TorchFunctionMode):

@@ -23,14 +23,15 @@ def capsule(tensor: torch.Tensor, *, stream: int | None, world: World) -> object
             stream. None or -1 asks for no waiting; 1 is the default stream.
         world: The device.
     """
+    index = world.storages.index(tensor)
     if stream is not None and stream != -1:
-        consumer = world.runtime.stream(int(stream))
-        if consumer is not world.current():
-            world.runtime.wait_stream(consumer, world.current())
+        consumer = world.runtime.stream(int(stream), device=index)
+        if consumer is not world.current(index):
+            world.runtime.wait_stream(consumer, world.current(index))
     base: Any = torch._C.TensorBase
     with plain(), mock.patch.object(torch.Tensor, "device", base.device):
         made = torch._C._to_dlpack(tensor)
-    return claim(made, _CUDA)
+    return claim(made, _CUDA, index)
 
 
 def import_capsule(made: Any) -> torch.Tensor:
@@ -55,7 +56,7 @@ def _device(made: Any, name: bytes) -> Any:
     return (ctypes.c_int32 * 2).from_address(get(made, name) + 8)
 
 
-def claim(made: Any, kind: int) -> Any:
-    """Rewrite the device type of an unversioned capsule, device 0."""
-    _device(made, b"dltensor")[:] = [kind, 0]
+def claim(made: Any, kind: int, index: int = 0) -> Any:
+    """Rewrite the device of an unversioned capsule."""
+    _device(made, b"dltensor")[:] = [kind, index]
     return made

@@ -1,4 +1,4 @@
-"""Random numbers of the device: generators that say `cuda:0`, drawn from in call order.
+"""Random numbers of a device: generators that say `cuda`, drawn from in call order.
 
 On a GPU a call takes its place in the sequence when it is made, not when it runs. So
 numbers are drawn at the call and land with the operation.
@@ -6,7 +6,7 @@ numbers are drawn at the call and land with the operation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,12 +17,14 @@ _DEFAULT_SEED = 67280421310721
 
 
 class DeviceGenerator(torch._C.Generator):
-    """A generator that says it is on the device."""
+    """A generator that says it is on a device."""
+
+    index: int = 0
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         """The device it belongs to."""
-        return torch.device("cuda:0")
+        return torch.device("cuda", self.index)
 
 
 class _GeneratorType(type(torch._C.Generator)):  # type: ignore[misc]
@@ -36,33 +38,48 @@ class AnyGenerator(torch._C.Generator, metaclass=_GeneratorType):
     def __new__(cls, device: torch.device | str | int = "cpu") -> Any:
         """Make a generator for a device."""
         if torch.device(device).type == "cuda":
-            return DeviceGenerator()
+            made = DeviceGenerator()
+            made.index = torch.device(device).index or 0
+            return made
         return torch._C.Generator(torch.device(device))
 
 
 class Generators:
-    """The default generator of the device."""
+    """The default generators of the devices.
 
-    def __init__(self) -> None:
-        self.default = DeviceGenerator()
-        self.default.manual_seed(_DEFAULT_SEED)
+    Args:
+        devices: How many devices there are.
+        current: Returns the index of the current one.
+    """
+
+    def __init__(self, devices: int, current: Callable[[], int]) -> None:
+        self._current = current
+        self.defaults = tuple(DeviceGenerator() for _ in range(devices))
+        for index, made in enumerate(self.defaults):
+            made.index = index
+            made.manual_seed(_DEFAULT_SEED)
+
+    def default(self, device: int | None = None) -> DeviceGenerator:
+        """Return the generator of a device, the current one if absent."""
+        return self.defaults[self._current() if device is None else device]
 
     @contextmanager
-    def drawing(self) -> Iterator[None]:
-        """Let operators inside draw from the device's generator, and advance it."""
-        host = torch.default_generator
+    def drawing(self, device: int) -> Iterator[None]:
+        """Let operators inside draw from a device's generator, and advance it."""
+        host, own = torch.default_generator, self.defaults[device]
         kept = host.get_state()
-        host.set_state(self.default.get_state())
+        host.set_state(own.get_state())
         try:
             yield
         finally:
-            self.default.set_state(host.get_state())
+            own.set_state(host.get_state())
             host.set_state(kept)
 
-    def branch(self) -> torch.Tensor:
+    def branch(self, device: int) -> torch.Tensor:
         """Return the present state and let later calls draw other numbers."""
-        state = self.default.get_state()
-        torch.empty(1).uniform_(generator=self.default)
+        own = self.defaults[device]
+        state = own.get_state()
+        torch.empty(1).uniform_(generator=own)
         return state
 
     @contextmanager

@@ -21,6 +21,7 @@ class CUDAGraph:
         self._graph: Graph | None = None
         self._exec: GraphExec | None = None
         self._pool = 0
+        self._device = 0
 
     def capture_begin(
         self,
@@ -39,6 +40,7 @@ class CUDAGraph:
             stream, mode=capture_error_mode, pool=pool[1] if pool is not None else 0
         )
         self._stream, self._pool = stream, made.pool
+        self._device = stream.device
 
     def capture_end(self) -> None:
         """End the capture.
@@ -85,7 +87,7 @@ class CUDAGraph:
     def reset(self) -> None:
         """Let go of the graph and its memory pool."""
         if self._graph is not None:
-            self.world.runtime.release_pool(self._pool)
+            self.world.runtime.release_pool(self._pool, device=self._device)
         self._graph = self._exec = None
 
     def pool(self) -> Pool:

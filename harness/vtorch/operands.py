@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from sidestream.harness.errors import UnsupportedError
 from sidestream.harness.runtime import Span
 from sidestream.harness.vtorch.operator_schema import Operator, tensors
 from sidestream.harness.vtorch.storages import DEVICE
 from sidestream.harness.vtorch.tensor_spans import spans
+
+if TYPE_CHECKING:
+    from sidestream.harness.vtorch.world import World
 
 INDEXED = {
     "aten::index",
@@ -40,15 +44,16 @@ def effects(
 
 def same_device(
     op: Operator,
-    args: Sequence[Any],
+    world: World,
     given: list[tuple[int | str, torch.Tensor]],
     homes: list[int],
 ) -> None:
-    """Refuse host tensors among device tensors as torch does.
+    """Refuse tensors of the host, or of two devices, among each other as torch does.
 
     Raises:
         RuntimeError: naming the operator; numbers and index tensors may mix.
     """
+    device = _one_device(op, world, given, homes)
     for (key, tensor), home in zip(given, homes, strict=True):
         index = op.name in INDEXED and key == 1
         if home == DEVICE or index or (not tensor.dim() and key not in op.written):
@@ -57,8 +62,40 @@ def same_device(
             continue
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two "
-            f"devices, cuda:0 and cpu! (argument {key} of {op.label})"
+            f"devices, cuda:{device} and cpu! (argument {key} of {op.label})"
         )
+
+
+def _one_device(
+    op: Operator,
+    world: World,
+    given: list[tuple[int | str, torch.Tensor]],
+    homes: list[int],
+) -> int:
+    """Return the index of the device that all device tensors lie on.
+
+    Raises:
+        RuntimeError: if there are two.
+        UnsupportedError: for a multi-tensor operator over tensors of two devices,
+            which torch takes apart.
+    """
+    if world.devices == 1:
+        return 0
+    device: int | None = None
+    for (key, tensor), home in zip(given, homes, strict=True):
+        if home != DEVICE:
+            continue
+        own = world.where(tensor)
+        if device is None:
+            device = own
+        elif own != device and op.name.startswith("aten::_foreach_"):
+            raise UnsupportedError(f"{op.label} over tensors of two devices")
+        elif own != device:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two "
+                f"devices, cuda:{device} and cuda:{own}! (argument {key} of {op.label})"
+            )
+    return device or 0
 
 
 def fresh(op: Operator, got: Any) -> list[torch.Tensor]:

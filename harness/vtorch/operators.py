@@ -7,15 +7,13 @@ the result is allocated and returned, and the CPU kernel runs on it at the landi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from sidestream.harness.runtime import (
     CallSite,
-    CudaError,
     Effects,
     Span,
     Stream,
@@ -32,13 +30,13 @@ from sidestream.harness.vtorch.operator_schema import (
     replaced,
     tensors,
 )
-from sidestream.harness.vtorch.results import put, write_into
+from sidestream.harness.vtorch.results import blamed, put, write_into
 from sidestream.harness.vtorch.shown import note
 from sidestream.harness.vtorch.storages import DEVICE, PINNED
 from sidestream.harness.vtorch.tensor_spans import spans, spans_of
 from sidestream.harness.vtorch.touched import changes, indexed, touched
 from sidestream.harness.vtorch.transfers import Transfers
-from sidestream.harness.vtorch.world import World, is_cuda, plain
+from sidestream.harness.vtorch.world import HOST, World, is_cuda, plain
 
 _METADATA = {
     *("aten::is_same_size", "aten::is_set_to", "aten::is_pinned"),
@@ -76,12 +74,12 @@ class Operators:
         if op.places and is_cuda(kwargs.get("device")):
             # From below the Python calls: torch hides modes from what it calls itself,
             # such as the backward of an autograd function.
-            self._world.device_index(kwargs["device"])
-            wanted, kwargs = "cuda", kwargs | {"device": _CPU}
+            wanted = self._world.device_index(kwargs["device"])
+            kwargs = kwargs | {"device": _CPU}
             if op.name == "aten::_to_copy":
                 with self._world.want(wanted):
                     return self._to_copy(op, func, args, kwargs)
-        if DEVICE not in homes and wanted != "cuda":
+        if DEVICE not in homes and wanted in (None, HOST):
             if PINNED in homes and not op.view and op.name not in _METADATA:
                 self._touch(op, given, homes)
             return func(*args, **kwargs)
@@ -90,7 +88,7 @@ class Operators:
         rule = self._rules.get(op.name)
         if rule is not None:
             return rule(op, func, args, kwargs)
-        if wanted == "cpu":
+        if wanted == HOST:
             return func(*replaced(args, _blank), **kwargs)
         if op.name in INDEXED and op.hands_out:
             if not masks(args[1]):
@@ -98,11 +96,30 @@ class Operators:
             if op.name != "aten::index":
                 # As `masked_fill_` where the value is one number of the host.
                 if args[2].dim() or home(args[2]) == DEVICE:
-                    self._world.wait(op.label, self._world.current())
+                    self._world.wait(op.label, self._stream(given, homes))
                 return self._enqueue(op, func, args, kwargs, given, homes)
         if op.hands_out:
             return self._read(op, func, args, kwargs, given, homes)
         return self._enqueue(op, func, args, kwargs, given, homes)
+
+    def _stream(
+        self,
+        given: list[tuple[int | str, torch.Tensor]],
+        homes: list[int],
+        wanted: int | None = None,
+    ) -> Stream:
+        """Return the stream of an operator: the current one of its tensors' device.
+
+        Not of the current device (torch notes, "CUDA semantics"). A factory has the
+        device that it makes its tensor for.
+        """
+        if self._world.devices == 1:
+            return self._world.current(0)
+        if wanted is not None:
+            return self._world.current(wanted)
+        on = (t for (_, t), home in zip(given, homes, strict=True) if home == DEVICE)
+        first = next(on, None)
+        return self._world.current(None if first is None else self._world.where(first))
 
     def _enqueue(
         self,
@@ -116,8 +133,8 @@ class Operators:
         """Allocate the results of an operator, and let it fill them when it lands."""
         world = self._world
         if DEVICE in homes:  # else a factory, after the example of a host tensor
-            same_device(op, args, given, homes)
-        stream = world.current()
+            same_device(op, world, given, homes)
+        stream = self._stream(given, homes, world.wanted() if op.places else None)
         site = here()
         result = self._metadata.of(func, args, kwargs) if op.makes else None
         made: list[torch.Tensor] = []
@@ -197,7 +214,7 @@ class Operators:
         into = [keep(tensor) for tensor in made]
 
         def run() -> None:
-            with plain(), _blamed(op, site):
+            with plain(), blamed(op, site):
                 if len(into) == 1 and write_into(func, args, kwargs, into[0]):
                     return
                 got = func(*args, **kwargs)
@@ -245,7 +262,7 @@ class Operators:
         if world.runtime.capturing(stream) != "none":
 
             def replay() -> None:
-                with generators.drawing():
+                with generators.drawing(stream.device):
                     run()
 
             return replay
@@ -254,7 +271,7 @@ class Operators:
             if kwargs.get("generator") is not None:
                 kwargs["generator"] = _branch(kwargs["generator"])
                 return run
-            state = generators.branch()
+            state = generators.branch(stream.device)
 
             def later() -> None:
                 with plain(), generators.drawing_from(state):
@@ -263,7 +280,7 @@ class Operators:
             return later
         changed = [t for key, t in tensors(args, kwargs) if key in op.written]
         blanks = {id(t): torch.empty_like(t) for _, t in tensors(args, kwargs)}
-        with plain(), generators.drawing():
+        with plain(), generators.drawing(stream.device):
             got = func(
                 *replaced(args, lambda t: blanks[id(t)]),
                 **{k: replaced(v, lambda t: blanks[id(t)]) for k, v in kwargs.items()},
@@ -294,9 +311,9 @@ class Operators:
         homes: list[int],
     ) -> Any:
         """Carry out an operator that the host waits for, then place its results."""
-        same_device(op, args, given, homes)
         world = self._world
-        stream, site = world.current(), here()
+        same_device(op, world, given, homes)
+        stream, site = self._stream(given, homes), here()
         keep = self._keep
         raw, named = (
             replaced(args, keep),
@@ -305,7 +322,7 @@ class Operators:
         got: list[Any] = []
 
         def run() -> None:
-            with plain(), _blamed(op, site):
+            with plain(), blamed(op, site):
                 got.append(func(*raw, **named))
 
         reads, writes = effects(op, given, homes)
@@ -337,6 +354,9 @@ class Operators:
         waits = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
         home = self._world.storages.home
         if home(target) == home(source) == DEVICE:
+            if self._world.where(target) != self._world.where(source):
+                self._transfers.across(target, source, label=op.label)
+                return target
             given = list(tensors(args, kwargs))
             homes = [DEVICE, DEVICE]
             result: torch.Tensor = self._enqueue(op, func, args, kwargs, given, homes)
@@ -360,20 +380,25 @@ class Operators:
         kwargs = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory")}
         asynchronous = bool(kwargs.pop("non_blocking", False))
         there = world.storages.home(source) == DEVICE
-        wanted = world.wanted() or ("cuda" if there else "cpu")
-        if there and wanted == "cuda":
+        here_on = world.where(source) if there else HOST
+        wanted = world.wanted()
+        wanted = here_on if wanted is None else wanted
+        if there and wanted == here_on:
             given, homes = [(0, source)], [DEVICE]
             result: torch.Tensor = self._enqueue(op, func, args, kwargs, given, homes)  # type: ignore[arg-type]
             return result
         meta = self._metadata.of(func, args, kwargs)
-        if wanted == "cuda":
+        if wanted != HOST:
             made = world.storages.device(
                 meta.dtype,
                 meta.size,
                 meta.stride,
-                stream=world.current(),
+                stream=world.current(wanted),
                 label=op.label,
             )
+            if there:
+                self._transfers.across(made, source, label=op.label)
+                return made
         elif asynchronous:  # torch pins what it copies to without waiting
             made = world.storages.pinned(meta.dtype, meta.size, meta.stride)
         else:
@@ -385,7 +410,7 @@ class Operators:
         self, op: Operator, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         world = self._world
-        stream, site = world.current(), here()
+        stream, site = world.current(world.where(args[0])), here()
         raw = world.storages.raw(args[0])
         got: list[Any] = []
 
@@ -410,7 +435,8 @@ class Operators:
     ) -> torch.Tensor:
         tensor: torch.Tensor = args[0]
         meta = Meta(torch.empty(tuple(args[1]), dtype=tensor.dtype, device="meta"))
-        self._reshape(tensor, meta, self._world.current(), op.label)
+        stream = self._world.current(self._world.where(tensor))
+        self._reshape(tensor, meta, stream, op.label)
         return tensor
 
     def _reshape(
@@ -447,21 +473,6 @@ class Operators:
                     self._world.runtime.host_access(span, write=False, label=op.label)
                 if key in op.written:
                     self._world.runtime.host_access(span, write=True, label=op.label)
-
-
-@contextmanager
-def _blamed(op: Operator, site: CallSite) -> Iterator[None]:
-    """Turn the failure of a landing into what CUDA reports, with the call at fault.
-
-    Raises:
-        CudaError: cudaErrorAssert.
-    """
-    try:
-        yield
-    except (RuntimeError, IndexError, ValueError) as error:
-        raise CudaError(
-            "cudaErrorAssert", f"{op.label}, called at {site}, failed: {error}"
-        ) from error
 
 
 def _blank(tensor: torch.Tensor) -> torch.Tensor:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+from sidestream.harness.runtime import CallSite, CudaError
+from sidestream.harness.vtorch.operator_schema import Operator
 
 _OPTIONS = ("dtype", "layout", "device", "pin_memory", "memory_format")
 
@@ -70,3 +74,18 @@ def put(target: torch.Tensor, value: torch.Tensor) -> None:
         ctypes.memmove(target.data_ptr(), value.data_ptr(), size)
     else:
         target.copy_(value)
+
+
+@contextmanager
+def blamed(op: Operator, site: CallSite) -> Iterator[None]:
+    """Turn the failure of a landing into what CUDA reports, with the call at fault.
+
+    Raises:
+        CudaError: cudaErrorAssert.
+    """
+    try:
+        yield
+    except (RuntimeError, IndexError, ValueError) as error:
+        raise CudaError(
+            "cudaErrorAssert", f"{op.label}, called at {site}, failed: {error}"
+        ) from error

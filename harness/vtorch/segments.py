@@ -76,10 +76,10 @@ class Segments:
         size, device = self._sizes[start]
         return device if address < start + size else None
 
-    def ranges(self) -> list[tuple[int, int]]:
-        """Return (start, end) of all device memory."""
+    def ranges(self) -> list[tuple[int, int, int]]:
+        """Return (start, end, index of the device) of all device memory."""
         return [
-            (start, start + size)
+            (start, start + size, device)
             for start, (size, device) in sorted(self._sizes.items())
             if device >= 0
         ]

@@ -49,11 +49,13 @@ class Storages:
         self._segments = segments
         self._blocks: dict[int, Block | None] = {}
         self._pinned: dict[int, HostBlock] = {}
-        self._nothing = np.zeros(2 * _EMPTY_BYTES, np.uint8)
+        self._nothing = np.zeros(_EMPTY_BYTES * (1 + runtime.devices), np.uint8)
         start = int(self._nothing.ctypes.data)
         # Tensors without elements need a storage to be known by.
-        self._empty = memory(start, _EMPTY_BYTES)
-        self._blocks[start] = None
+        starts = [start + _EMPTY_BYTES * d for d in range(runtime.devices)]
+        self._empty = [memory(at, _EMPTY_BYTES) for at in starts]
+        self._blocks.update(dict.fromkeys(starts))
+        self._empty_at = {at: d for d, at in enumerate(starts)}
 
     def home(self, tensor: torch.Tensor) -> int:
         """Return where a tensor lies: `HOST`, `DEVICE` or `PINNED`.
@@ -71,6 +73,16 @@ class Storages:
         # What came in from elsewhere over memory of ours, as through DLPack.
         device = self._segments.device(address)
         return HOST if device is None else DEVICE if device >= 0 else PINNED
+
+    def index(self, tensor: torch.Tensor) -> int:
+        """Return the index of the device that a device tensor lies on."""
+        return self.index_at(tensor.untyped_storage().data_ptr())
+
+    def index_at(self, address: int) -> int:
+        """Return the index of the device that a storage of the device begins on."""
+        if address in self._empty_at:
+            return self._empty_at[address]
+        return self._segments.device(address) or 0
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is device memory."""
@@ -110,7 +122,7 @@ class Storages:
         """
         needed = extent(size, stride) * dtype.itemsize
         if not needed:
-            return _over(self._empty, dtype, size, stride)
+            return _over(self._empty[stream.device], dtype, size, stride)
         block = self._runtime.malloc(needed, stream=stream, label=label, site=site)
         block.format = str(dtype)
         lease = Lease(block.address, needed, lambda: self._back(block))

@@ -10,7 +10,7 @@ import torch
 from sidestream.harness.errors import UnsupportedError
 from sidestream.harness.runtime import Event as RuntimeEvent
 from sidestream.harness.runtime import Stream as RuntimeStream
-from sidestream.harness.vtorch.world import DEVICE, World
+from sidestream.harness.vtorch.world import World
 
 _CUDA_TYPE = 1
 """Number of CUDA among torch's device types."""
@@ -35,7 +35,9 @@ class Stream:
         device_type: int | None = None,
         stream_ptr: int | None = None,
     ) -> None:
-        index = self.world.device_index(device)
+        index = self.world.device_index(
+            device_index if device_index is not None else device
+        )
         runtime = self.world.runtime
         self._handle: int | None = None
         if stream_ptr is not None:
@@ -123,8 +125,11 @@ class Stream:
         return self.world.runtime.capturing(self.stream) != "none"
 
     def __enter__(self) -> Stream:
-        self._before = self.world.chosen(), self.world.chosen_handle()
-        self.world.choose(self.stream, handle=self.cuda_stream)
+        world, device = self.world, self.stream.device
+        self._device = world.device()
+        self._before = world.chosen(device), world.chosen_handle(device)
+        world.set_device(device)
+        world.choose(self.stream, handle=self.cuda_stream)
         return self
 
     def __exit__(
@@ -135,6 +140,7 @@ class Stream:
     ) -> None:
         stream, handle = self._before
         self.world.choose(stream, handle=handle)
+        self.world.set_device(self._device)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and other.stream is self.stream
@@ -182,8 +188,13 @@ class Event:
         if external:
             raise UnsupportedError("external events of graphs have no model")
         self.event: RuntimeEvent = self.world.runtime.create_event(timing=enable_timing)
+        self._made = False
+        """Whether it has a device: that of the stream it is recorded on first."""
 
-    device = DEVICE
+    @property
+    def device(self) -> torch.device | None:
+        """The device of the stream that it was recorded on first; None before that."""
+        return torch.device("cuda", self.event.device) if self._made else None
 
     @property
     def cuda_event(self) -> int:
@@ -193,9 +204,22 @@ class Event:
     event_id = cuda_event
 
     def record(self, stream: Stream | None = None) -> None:
-        """Record it on a stream, the current one if none is given."""
+        """Record it on a stream, the current one if none is given.
+
+        Raises:
+            RuntimeError: for a stream of another device than it was recorded on first.
+        """
         world = self.world
         on = stream.stream if stream is not None else world.current()
+        if not self._made:
+            self.event.device, self._made = on.device, True
+        if self.event.device != on.device:
+            message = (
+                f"Event device {self.event.device} does not match recording stream's "
+                f"device {on.device}."
+            )
+            world.runtime.refuse("cudaErrorInvalidResourceHandle", message)
+            raise RuntimeError(message)
         world.runtime.record_event(self.event, on)
 
     def wait(self, stream: Stream | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,10 @@ from sidestream.harness.vtorch.attributes import Change
 from sidestream.harness.vtorch.dlpack import capsule, import_capsule
 from sidestream.harness.vtorch.generators import AnyGenerator
 from sidestream.harness.vtorch.graphs import CUDAGraph
+from sidestream.harness.vtorch.groups import by_device
 from sidestream.harness.vtorch.streams import Event, ExternalStream, Stream
 from sidestream.harness.vtorch.world import (
-    DEVICE,
+    HOST,
     World,
     innermost_handle,
     is_cuda,
@@ -82,11 +83,24 @@ def _device(world: World) -> Iterator[Change]:
         return tell
 
     def select(device: object) -> None:
-        index(device)
+        if not isinstance(device, int) or device >= 0:
+            world.set_device(index(device))
 
     def exchange(device: int) -> int:
-        index(device)
-        return 0
+        if device < 0:
+            return -1
+        before = world.device()
+        world.set_device(index(device))
+        return before
+
+    def peers(device: object, peer: object) -> bool:
+        return index(device) != index(peer)
+
+    def grouped(tensors: Any, with_indices: bool = False) -> Any:  # noqa: FBT001, FBT002 -- the signature of torch
+        return by_device(group(tensors, with_indices))
+
+    group: Any = torch._C._group_tensors_by_device_and_dtype
+    yield torch._C, "_group_tensors_by_device_and_dtype", grouped
 
     def unsupported(name: str) -> Callable[..., object]:
         def refuse(*args: object, **kwargs: object) -> object:
@@ -100,8 +114,8 @@ def _device(world: World) -> Iterator[Change]:
         "is_initialized": _YES,
         "is_bf16_supported": _YES,
         "is_tf32_supported": _YES,
-        "device_count": _answer(1),
-        "current_device": _answer(0),
+        "device_count": _answer(world.devices),
+        "current_device": world.device,
         "init": _answer(None),
         "_lazy_init": _answer(None),
         "_is_compiled": _YES,
@@ -113,7 +127,7 @@ def _device(world: World) -> Iterator[Change]:
         "get_device_properties": about(seen),
         "get_device_name": about(chip.name),
         "get_arch_list": _answer([chip.arch.rstrip("a")]),
-        "can_device_access_peer": _NO,
+        "can_device_access_peer": peers,
         "ipc_collect": _answer(None),
         "_sleep": _answer(None),
     }
@@ -130,20 +144,30 @@ def _device(world: World) -> Iterator[Change]:
     ):
         yield cuda, name, unsupported(f"torch.cuda.{name}")
         yield cuda.memory, name, unsupported(f"torch.cuda.{name}")
+    for name in (
+        *("broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_coalesced"),
+        *("scatter", "gather"),
+    ):
+        yield torch.nn.parallel.comm, name, unsupported(f"torch.cuda.comm.{name}")
     for name, number in {"range_push": 0, "range_pop": 0, "mark": None,
                          "range_start": 0, "range_end": None}.items():  # fmt: skip
         yield torch.cuda.nvtx, name, _answer(number)
     accelerator = torch.accelerator
     for name, value in {
         "is_available": _YES,
-        "device_count": _answer(1),
+        "device_count": _answer(world.devices),
         "current_accelerator": _answer(torch.device("cuda")),
-        "current_device_index": _answer(0),
-        "current_device_idx": _answer(0),
+        "current_device_index": world.device,
+        "current_device_idx": world.device,
         "set_device_index": select,
         "set_device_idx": select,
     }.items():
         yield accelerator, name, value
+    for name, value in {
+        "_accelerator_exchangeDevice": exchange,
+        "_accelerator_maybeExchangeDevice": exchange,
+    }.items():
+        yield torch._C, name, value
     yield torch.backends.cuda, "is_built", _YES
     autocast = torch.amp.autocast_mode.autocast
     enter: Any = autocast.__enter__
@@ -166,15 +190,15 @@ def _streams(world: World) -> Iterator[Change]:
     graph = type("CUDAGraph", (CUDAGraph,), {"world": world})
 
     def current(device: object = None) -> Stream:
-        world.device_index(device)
-        return stream.over(world.current(), world.handle())
+        index = world.device_index(device)
+        return stream.over(world.current(index), world.handle(index))
 
     def default(device: object = None) -> Stream:
-        world.device_index(device)
-        return stream.over(world.default)
+        return stream.over(world.default(world.device_index(device)))
 
     def choose(chosen: Stream | None) -> None:
         if chosen is not None:
+            world.set_device(chosen.stream.device)
             world.choose(chosen.stream, handle=chosen.cuda_stream)
 
     def from_external(data_ptr: int, device: object = None) -> Stream:
@@ -252,7 +276,8 @@ def _memory(world: World) -> Iterator[Change]:
         }
 
     def empty() -> None:
-        runtime.empty_cache()
+        for index in range(world.devices):
+            runtime.empty_cache(index)
 
     def reset(device: object = None) -> None:
         seen = world.storages.statistics(world.device_index(device))
@@ -278,49 +303,63 @@ def _memory(world: World) -> Iterator[Change]:
 
 
 def _random(world: World) -> Iterator[Change]:
-    default = world.generators.default
+    generators = world.generators
 
     def seed() -> None:
-        default.seed()
+        generators.default().seed()
 
     def manual(seed: int) -> None:
-        default.manual_seed(int(seed))
+        generators.default().manual_seed(int(seed))
+
+    def manual_all(seed: int) -> None:
+        for own in generators.defaults:
+            own.manual_seed(int(seed))
+
+    def seed_all() -> None:
+        manual_all(generators.defaults[0].seed())
 
     def get_state(device: object = "cuda") -> torch.Tensor:
-        world.device_index(device)
-        return default.get_state()
+        return generators.default(world.device_index(device)).get_state()
 
     def set_state(state: torch.Tensor, device: object = "cuda") -> None:
-        world.device_index(device)
-        default.set_state(state)
+        generators.default(world.device_index(device)).set_state(state)
+
+    def set_state_all(states: Iterable[torch.Tensor]) -> None:
+        for index, state in enumerate(states):
+            set_state(state, index)
 
     yield torch, "Generator", AnyGenerator
     names: dict[str, object] = {
         "manual_seed": manual,
-        "manual_seed_all": manual,
+        "manual_seed_all": manual_all,
         "seed": seed,
-        "seed_all": seed,
-        "initial_seed": default.initial_seed,
+        "seed_all": seed_all,
+        "initial_seed": lambda: generators.default().initial_seed(),
         "get_rng_state": get_state,
         "set_rng_state": set_state,
-        "get_rng_state_all": lambda: [default.get_state()],
-        "set_rng_state_all": lambda states: default.set_state(states[0]),
+        "get_rng_state_all": lambda: [own.get_state() for own in generators.defaults],
+        "set_rng_state_all": set_state_all,
     }
     for name, value in names.items():
         yield torch.cuda, name, value
         yield torch.cuda.random, name, value
-    yield torch.cuda, "default_generators", (default,)
+    yield torch.cuda, "default_generators", generators.defaults
 
 
 def _tensors(world: World) -> Iterator[Change]:
     storages = world.storages
+    devices = [torch.device("cuda", index) for index in range(world.devices)]
     base: Any = torch._C.TensorBase
     base_device, base_cuda = base.device, base.is_cuda
     storage_device: Any = torch._C.StorageBase.device  # type: ignore[attr-defined]
 
+    def index(tensor: torch.Tensor) -> int:
+        with torch._C.DisableTorchFunction():
+            return world.where(tensor)
+
     def device(tensor: torch.Tensor) -> torch.device:
         if storages.holds(tensor):
-            return DEVICE
+            return devices[index(tensor)]
         with torch._C.DisableTorchFunction():
             return base_device.__get__(tensor)  # type: ignore[no-any-return]
 
@@ -332,21 +371,23 @@ def _tensors(world: World) -> Iterator[Change]:
 
     def of_storage(storage: torch.UntypedStorage) -> torch.device:
         if storages.holds_storage(storage):
-            return DEVICE
+            return devices[storages.index_at(storage.data_ptr())]
         return storage_device.__get__(storage)  # type: ignore[no-any-return]
 
     yield torch.Tensor, "device", property(device)
     yield torch.Tensor, "is_cuda", property(on_cuda)
     yield torch.Tensor, "is_cpu", property(lambda t: device(t).type == "cpu")
-    yield torch.Tensor, "get_device", lambda t: 0 if storages.holds(t) else -1
+    yield torch.Tensor, "get_device", lambda t: index(t) if storages.holds(t) else HOST
 
     def move_storage(storage: torch.UntypedStorage, **options: Any) -> Any:
         device = options.get("device")
-        if not is_cuda(device) or storages.holds_storage(storage):
+        if not is_cuda(device):
             return to_storage(storage, **options)
-        world.device_index(device)
+        there = torch.device("cuda", world.device_index(device))
+        if storages.holds_storage(storage) and of_storage(storage) == there:
+            return to_storage(storage, **options)
         data = torch.empty(0, dtype=torch.uint8).set_(storage)
-        return data.to("cuda").untyped_storage()
+        return data.to(there).untyped_storage()
 
     to_storage = torch.UntypedStorage.to
     yield torch.UntypedStorage, "to", move_storage
@@ -365,5 +406,5 @@ def _tensors(world: World) -> Iterator[Change]:
     yield (
         torch.Tensor,
         "__dlpack_device__",
-        lambda t: (2, 0) if storages.holds(t) else (1, 0),
+        lambda t: (2, index(t)) if storages.holds(t) else (1, 0),
     )

@@ -46,8 +46,9 @@ class Transfers:
         if not source.numel():
             return
         storages = self._world.storages
-        stream, site = self._world.current(), here()
         up = storages.home(target) == DEVICE
+        device = self._world.where(target if up else source)
+        stream, site = self._world.current(device), here()
         host = storages.home(source if up else target)
         if up and host == PINNED and not _alike(target, source):
             # Brought into the target's form by the host, within the call.
@@ -89,6 +90,39 @@ class Transfers:
             self._world.wait(label, stream, site=site)
         if not up and (waits or pageable):
             note(self._world, target, source)
+
+    def across(self, target: torch.Tensor, source: torch.Tensor, *, label: str) -> None:
+        """Copy a tensor to another device.
+
+        The copy goes to the current stream of the source's device, between two events:
+        it waits for the current stream of the target's device, which then waits for
+        it. The host waits for neither (CUDA Runtime API, "Peer Device Memory Access";
+        ATen, `copy_kernel_cuda`). Other streams of both devices know nothing of it.
+        """
+        if not target.numel():
+            return
+        world = self._world
+        runtime, storages = world.runtime, world.storages
+        stream, site = world.current(world.where(source)), here()
+        there = world.current(world.where(target))
+        into, out = storages.raw(target), storages.raw(source)
+        out = out.expand(into.shape)
+
+        def run() -> None:
+            with plain():
+                into.copy_(out)
+
+        runtime.wait_stream(stream, there, site=site)
+        runtime.enqueue(
+            kind="copy",
+            label=label,
+            stream=stream,
+            reads=spans(source),
+            writes=spans(target),
+            run=run,
+            site=site,
+        )
+        runtime.wait_stream(there, stream, site=site)
 
     def place(
         self, value: torch.Tensor, stream: Stream, label: str, site: CallSite

@@ -18,6 +18,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sidestream.harness.runtime import Landing, Runtime
+from sidestream.harness.runtime.contexts import Contexts
 from sidestream.harness.vtorch.attributes import Change, replaced_attributes
 from sidestream.harness.vtorch.calls import CallMode, Calls
 from sidestream.harness.vtorch.operators import Operators
@@ -42,7 +43,7 @@ class VirtualTorch:
         activation: The virtual device that compiled kernels launch on, if there is
             one: its DLPack consumers then see device memory and the current stream.
         memory_bytes: Size of device memory; that of the chip if absent.
-        devices: How many the runtime has; torch sees the first.
+        devices: How many there are, all of this chip.
         torch_version: Whose `ExternalStream(0)` it has; this torch's if absent.
         storages: Makes what gives tensors their memory; the runtime's caching
             allocator does if absent.
@@ -67,7 +68,8 @@ class VirtualTorch:
             memory_bytes=memory_bytes or chip.memory_bytes,
             backing=segments,
         )
-        self.world = World(self.runtime, segments, chip, storages)
+        self.contexts = Contexts(self.runtime, devices)
+        self.world = World(self.runtime, segments, chip, self.contexts, storages)
         self._activation = activation
         self._operators = Operators(self.world)
         self._calls = Calls(self.world)
@@ -80,11 +82,15 @@ class VirtualTorch:
         if self._activation is not None:
             native = self._activation.runtime
             stack.callback(native.device_ranges, [])
-            stack.callback(native.current_stream, 0)
+            stack.callback(native.show_devices, None)
+            native.show_devices(self.contexts)
+            for index in range(world.devices):
+                stack.callback(native.current_stream, index, 0)
             world.segments.changed = self.publish
             world.stream_changed = native.current_stream
             self.publish()
-            native.current_stream(world.handle())
+            for index in range(world.devices):
+                native.current_stream(index, world.handle(index))
         stack.enter_context(replaced_attributes(self.changes()))
         stack.enter_context(world.innermost())
         stack.enter_context(self.modes())
@@ -97,8 +103,8 @@ class VirtualTorch:
         yield torch.Tensor, "record_stream", self._record_stream()
         yield threading.Thread, "start", self._starter(threading.Thread.start)
 
-    def ranges(self) -> list[tuple[int, int]]:
-        """Return (start, end) of all device memory."""
+    def ranges(self) -> list[tuple[int, int, int]]:
+        """Return (start, end, index of the device) of all device memory."""
         return self.world.segments.ranges()
 
     def publish(self) -> None:

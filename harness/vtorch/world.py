@@ -1,4 +1,4 @@
-"""State of one virtual device as torch sees it: current streams, memory, generators."""
+"""State of the virtual devices as torch sees it: current ones, memory, generators."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sidestream.harness.runtime import CallSite, CudaError, Runtime, Stream, here
+from sidestream.harness.runtime.contexts import Contexts
 from sidestream.harness.vtorch.backward import BackwardStreams
 from sidestream.harness.vtorch.generators import Generators
 from sidestream.harness.vtorch.segments import Segments
@@ -19,24 +20,27 @@ from sidestream.harness.vtorch.storages import Storages
 if TYPE_CHECKING:
     from sidestream.harness.dsl.chip import Chip
 
-DEVICE = torch.device("cuda:0")
+HOST = -1
+"""Stands for the host where the index of a device is asked for."""
 DEFAULT, WARN, ERROR = 0, 1, 2
 """Values of `torch.cuda.get_sync_debug_mode`."""
 
 
 class _Thread(threading.local):
-    stream: Stream | None = None
-    handle: int = 0
-    wanted: str | None = None
+    wanted: int | None = None
+
+    def __init__(self) -> None:
+        self.streams: dict[int, tuple[Stream, int]] = {}
 
 
 class World:
-    """One device.
+    """The devices of one machine, all of one chip.
 
     Args:
         runtime: Where operations go; its backing must be `segments`.
         segments: Memory of the runtime.
-        chip: What the device is.
+        chip: What the devices are.
+        contexts: The current devices of threads.
         storages: Makes what gives tensors their memory.
     """
 
@@ -45,62 +49,86 @@ class World:
         runtime: Runtime,
         segments: Segments,
         chip: Chip,
+        contexts: Contexts,
         storages: Callable[[Runtime, Segments], Storages] = Storages,
     ) -> None:
         self.runtime = runtime
         self.segments = segments
         self.chip = chip
+        self.contexts = contexts
+        self.devices = contexts.devices
         self.storages = storages(runtime, segments)
-        self.generators = Generators()
+        self.generators = Generators(self.devices, self.device)
         self.sync_debug = DEFAULT
         self.crossing = False
         """Whether another stream than the default one was ever current."""
-        self.stream_changed: Callable[[int], None] = lambda handle: None
-        """Called when a thread's current stream changes, with its raw handle."""
+        self.stream_changed: Callable[[int, int], None] = lambda device, handle: None
+        """Called when a thread's current stream of a device changes, with the index of
+        the device and the stream's raw handle."""
         self.seen: Callable[[], AbstractContextManager[object]] = nullcontext
         """Lets the calling thread's Python calls of torch reach the device inside."""
         self.backward = BackwardStreams(self)
-        self._default = runtime.stream(0)
+        self._defaults = [runtime.stream(0, device=d) for d in range(self.devices)]
         self._thread = _Thread()
 
-    def current(self) -> Stream:
+    def device(self) -> int:
+        """Return the index of the calling thread's current device."""
+        return self.contexts.device() if self.devices > 1 else 0
+
+    def current(self, device: int | None = None) -> Stream:
         """Return the calling thread's current stream; that of the forward in backward.
 
         An operator of autograd runs on the stream that its forward ran on ("CUDA
         semantics: Stream semantics of backward passes").
+
+        Args:
+            device: Index of the device, the current one if absent.
         """
+        device = self.device() if device is None else device
         node: Any = torch._C._current_autograd_node()
         if node is not None:
-            return self.backward.stream_of(node)
-        return self._thread.stream or self._default
+            return self.backward.stream_of(node, device)
+        return self.chosen(device)
 
-    def chosen(self) -> Stream:
-        """Return the stream that the calling thread has set."""
-        return self._thread.stream or self._default
+    def chosen(self, device: int) -> Stream:
+        """Return the stream of a device that the calling thread has set."""
+        set_here = self._thread.streams.get(device)
+        return self._defaults[device] if set_here is None else set_here[0]
 
-    def handle(self) -> int:
+    def handle(self, device: int | None = None) -> int:
         """Return the raw handle of the current stream, as it was given."""
-        current = self.current()
-        if current is self._thread.stream:
-            return self._thread.handle
+        device = self.device() if device is None else device
+        current = self.current(device)
+        if current is self.chosen(device):
+            return self.chosen_handle(device)
         return current.handle
 
-    def chosen_handle(self) -> int:
+    def chosen_handle(self, device: int) -> int:
         """Return the raw handle of the stream that the calling thread has set."""
-        return self._thread.handle if self._thread.stream is not None else 0
+        set_here = self._thread.streams.get(device)
+        return 0 if set_here is None else set_here[1]
 
     def choose(self, stream: Stream, *, handle: int | None = None) -> None:
-        """Make a stream the calling thread's current one.
+        """Make a stream the calling thread's current one of its device.
 
         Args:
             stream: The stream.
             handle: The raw handle that it was named by; 1 names the stream 0 as well.
         """
         handle = stream.handle if handle is None else handle
-        self._thread.stream, self._thread.handle = stream, handle
-        self.crossing = self.crossing or stream is not self._default
+        self._thread.streams[stream.device] = stream, handle
+        self.crossing = self.crossing or stream is not self._defaults[0]
         self.backward.note(stream)
-        self.stream_changed(handle)
+        self.stream_changed(stream.device, handle)
+
+    def set_device(self, device: int) -> None:
+        """Make a device the calling thread's current one.
+
+        Raises:
+            CudaError: cudaErrorInvalidDevice.
+        """
+        self.crossing = self.crossing or device != 0
+        self.contexts.set_device(device)
 
     @contextmanager
     def innermost(self) -> Iterator[None]:
@@ -111,19 +139,21 @@ class World:
         finally:
             _entered.remove(self)
 
-    @property
-    def default(self) -> Stream:
-        """The legacy default stream."""
-        return self._default
+    def default(self, device: int) -> Stream:
+        """Return the legacy default stream of a device."""
+        return self._defaults[device]
 
-    def wanted(self) -> str | None:
-        """Return the device type that the call under way names: `cuda`, `cpu`, None."""
+    def wanted(self) -> int | None:
+        """Return the index of the device that the call under way names, or `HOST`.
+
+        None where it names none.
+        """
         return self._thread.wanted
 
     @contextmanager
-    def want(self, kind: str | None) -> Iterator[None]:
-        """Let factories and conversions inside make tensors of a device type."""
-        before, self._thread.wanted = self._thread.wanted, kind
+    def want(self, device: int | None) -> Iterator[None]:
+        """Let factories and conversions inside make tensors for a device or `HOST`."""
+        before, self._thread.wanted = self._thread.wanted, device
         try:
             yield
         finally:
@@ -156,7 +186,7 @@ class World:
         """Return the index that `device` means; None is the current device.
 
         Raises:
-            CudaError: cudaErrorInvalidDevice for any other than device 0.
+            CudaError: cudaErrorInvalidDevice for one that is not there.
             ValueError: for one that is no CUDA device.
         """
         if isinstance(device, str):
@@ -165,24 +195,32 @@ class World:
             if device.type != "cuda":
                 raise ValueError(f"Expected a cuda device, but got: {device}")
             device = device.index
-        if device in (None, -1, 0):
-            return 0
+        if device in (None, -1):
+            return self.device()
+        if isinstance(device, int) and 0 <= device < self.devices:
+            self.crossing = self.crossing or device != 0
+            return device
         raise CudaError(
             "cudaErrorInvalidDevice",
-            f"invalid device ordinal {device}: the virtual GPU has device 0 only",
+            f"invalid device ordinal {device}: there are {self.devices} virtual GPUs; "
+            "sidestream run --devices N sets how many",
         )
+
+    def where(self, tensor: torch.Tensor) -> int:
+        """Return the index of the device that a tensor of the device lies on."""
+        return self.storages.index(tensor) if self.devices > 1 else 0
 
 
 _entered: list[World] = []
 
 
 def innermost_handle(device: int = 0) -> int:
-    """Return the raw handle of the current stream of the device entered last.
+    """Return the raw handle of a device's current stream, of the world entered last.
 
     Packages keep the function they ask for it, so that one function has to answer for
-    every device that comes later.
+    every world that comes later.
     """
-    return _entered[-1].handle() if _entered else 0
+    return _entered[-1].handle(device) if _entered else 0
 
 
 def is_cuda(device: object) -> bool:

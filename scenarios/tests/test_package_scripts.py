@@ -139,6 +139,30 @@ def test_lengths_that_a_graph_keeps_show_in_the_values(tmp_path):
     assert "AssertionError: Tensor-likes are not close" in reason
 
 
+SECOND_DEVICE = {
+    "": (0, set(), ""),
+    "forget": (1, {"stream-race"}, "stream 0x0 (default) of device 1 reads"),
+    # The launch is refused, as a card does; the script ends there.
+    "bare": (1, {"contract"}, "of device 1 while device 0 is the current one"),
+    "ambient": (1, {"contract", "out-of-bounds"}, "is memory of device 1"),
+}
+
+
+@pytest.mark.parametrize("word", SECOND_DEVICE)
+def test_our_kernel_on_the_second_device(word, tmp_path):
+    wanted, kinds, words = SECOND_DEVICE[word]
+    arguments = [word] if word else []
+    status, report = run(
+        "second_device", tmp_path, *arguments, options=("--devices", "2")
+    )
+    assert status == wanted
+    # What an unserved launch leaves behind may show as other defects besides.
+    assert kinds <= {f["kind"] for f in report["findings"]}
+    assert any(words in f["message"] for f in report["findings"]) == bool(words)
+    if not word:
+        assert (report["findings"], report["incomplete"]) == ([], [])
+
+
 FEATURES = {
     "fa4_window": 1,
     "fa4_softcap": 2,

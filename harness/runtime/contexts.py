@@ -11,7 +11,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from sidestream.harness.runtime import CallSite, CudaError, Runtime, here
+from sidestream.harness.runtime.cuda_error import CudaError
+from sidestream.harness.runtime.op import CallSite, here
+from sidestream.harness.runtime.runtime import Runtime
 
 CONTEXT = 1
 """Handle of the primary context of device 0; that of device n is n more."""
@@ -141,6 +143,8 @@ class Contexts:
 
     def _choose(self, device: int) -> None:
         before, self._thread.device = self._thread.device, device
+        if before == device:
+            return
         site = here()
         if site.call:
             made = Change(before=before, after=device, site=site)
