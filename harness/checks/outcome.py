@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sidestream.harness.finding import Finding
@@ -23,6 +24,12 @@ class CheckOutcome:
     findings: tuple[Finding, ...] = ()
     asked: bool = True
     """Whether it counts that it was not run."""
+
+    def with_findings(self, more: Sequence[Finding]) -> CheckOutcome:
+        """Return it with more findings, unless it was not run."""
+        if self.status == NOT_RUN or not more:
+            return self
+        return judged(self.name, [*self.findings, *more], self.reason)
 
 
 def passed(name: str, reason: str) -> CheckOutcome:

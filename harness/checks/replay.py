@@ -19,6 +19,10 @@ BAKED = Rule(
     title="CUDA Programming Guide: CUDA Graphs; a replay repeats the arguments of the "
     "capture, so lengths must be read from device memory",
 )
+EMPTY = Rule(
+    id="host.capture.empty",
+    title="A capture records the work of its own stream (pytorch/helion#2817)",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +42,16 @@ class Replay:
     lengths: str
 
 
-def check(replays: Sequence[Replay], *, refused: str, kernel: str) -> CheckOutcome:
+def check(
+    replays: Sequence[Replay], *, refused: str, kernel: str, empty: bool = False
+) -> CheckOutcome:
     """Judge a captured call by its replays.
 
     Args:
         replays: In order.
         refused: Why the call could not be captured, or "".
         kernel: For the findings.
+        empty: Whether the graph of a call that launches something holds nothing.
     """
     if refused:
         finding = Finding(
@@ -54,6 +61,16 @@ def check(replays: Sequence[Replay], *, refused: str, kernel: str) -> CheckOutco
             kernel=kernel,
             sites=(Site(agent="host", operation="execute in a capture"),),
             need="no wait, no read of device data and no pageable copy in execute",
+        )
+        return judged(NAME, [finding], "")
+    if empty:
+        finding = Finding(
+            kind="capture",
+            rule=EMPTY,
+            message="the graph of a captured execute is empty: a replay does nothing",
+            kernel=kernel,
+            sites=(Site(agent="host", operation="execute in a capture"),),
+            need="every fill, copy and launch of execute on the stream it is given",
         )
         return judged(NAME, [finding], "")
     for replay in replays:

@@ -86,3 +86,18 @@ def moved(
             need="every fill, copy and launch of the call on the caller's stream",
         )
     ]
+
+
+def stopped(*, beside: str, error: str, kernel: str) -> Finding:
+    """Tell of a call that fails only while another stream is the current one."""
+    return Finding(
+        kind="stream-race",
+        rule=STALLED,
+        message=f"with {beside} the call fails: {error}",
+        kernel=kernel,
+        sites=(
+            Site(agent="the current stream", operation="beside the call"),
+            Site(agent="the call", operation="its work"),
+        ),
+        need="every fill, copy and launch of the call on the caller's stream",
+    )

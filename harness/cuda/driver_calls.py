@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from sidestream.harness.cuda.memory import AllocationTable
+    from numpy.typing import NDArray
+
+    from sidestream.harness.cuda.memory import Allocation, AllocationTable
     from sidestream.harness.dsl.chip import Chip
 
 CONTEXT = 1
@@ -24,8 +26,14 @@ MEMSETS_2D = {"cuMemsetD2D8": "u1", "cuMemsetD2D16": "u2", "cuMemsetD2D32": "u4"
 """Driver calls that fill rows which lie a pitch apart."""
 
 
+Deferred = Callable[[int, str, Callable[[], object]], bool]
+"""Takes work for the stream of a handle, by its call; False if it is to run now."""
+
+
 def driver_answers(
-    target: Callable[[], Chip], memory: AllocationTable
+    target: Callable[[], Chip],
+    memory: AllocationTable,
+    deferred: Deferred = lambda handle, call, work: False,
 ) -> Iterator[tuple[object, str, object]]:
     """Yield (module, name, replacement) for both interfaces, where they exist.
 
@@ -34,6 +42,7 @@ def driver_answers(
     Args:
         target: Returns the chip to answer from, at the time of the call.
         memory: What fills write to.
+        deferred: Asked first about every fill on a stream: one that is captured.
     """
     if importlib.util.find_spec("cuda.bindings") is None:
         return
@@ -67,7 +76,7 @@ def driver_answers(
         "cuStreamGetCtx": answer(fine, context),
     }.items():
         yield driver, function, value
-    for function, replacement in _memsets(memory, fine, bad).items():
+    for function, replacement in _memsets(memory, fine, bad, deferred).items():
         yield driver, function, replacement
 
     def runtime_attribute(which: Any, device: Any = 0) -> tuple[object, int]:
@@ -89,42 +98,64 @@ def driver_answers(
 
 
 def _memsets(
-    memory: AllocationTable, fine: object, bad: object
+    memory: AllocationTable, fine: object, bad: object, deferred: Deferred
 ) -> dict[str, Callable[..., tuple[object]]]:
     """Return the driver's fills, synchronous ones and those that take a stream.
 
-    Launches run when they are made, so a fill on a stream is carried out at once too.
+    Launches run when they are made, so a fill on a stream is carried out at once too,
+    unless the stream is captured: then with every replay.
     """
 
-    def row(address: int, value: int, count: int, kind: str) -> bool:
-        data = np.full(count, value, kind).view(np.uint8)
+    def place(address: int, size: int) -> tuple[Allocation, int] | None:
         home = memory.at(address)
         start = address - home.va if home is not None else 0
-        if home is None or home.freed or start + data.size > home.size:
-            return False
-        home.data[start : start + data.size] = data
-        if home.init is not None:
-            home.init[start : start + data.size] = 1
-        return True
+        if home is None or home.freed or start + size > home.size:
+            return None
+        return home, start
 
-    def flat(kind: str) -> Callable[..., tuple[object]]:
-        def fill(address: Any, value: int, count: int, *stream: Any) -> tuple[object]:
-            return (fine if row(int(address), value, count, kind) else bad,)
+    def put(places: Sequence[tuple[Allocation, int]], data: NDArray[np.uint8]) -> None:
+        for home, start in places:
+            home.data[start : start + data.size] = data
+            if home.init is not None:
+                home.init[start : start + data.size] = 1
 
-        return fill
+    def fill(
+        call: str,
+        addresses: Sequence[int],
+        data: NDArray[np.uint8],
+        stream: Sequence[Any],
+    ) -> tuple[object]:
+        found = [place(address, data.size) for address in addresses]
+        places = [one for one in found if one is not None]
+        if len(places) != len(found):
+            return (bad,)
 
-    def rows(kind: str) -> Callable[..., tuple[object]]:
-        def fill(
+        def work() -> None:
+            put(places, data)
+
+        if not (stream and deferred(int(stream[0]), call, work)):
+            work()
+        return (fine,)
+
+    def flat(call: str, kind: str) -> Callable[..., tuple[object]]:
+        def memset(address: Any, value: int, count: int, *stream: Any) -> tuple[object]:
+            data = np.full(count, value, kind).view(np.uint8)
+            return fill(call, [int(address)], data, stream)
+
+        return memset
+
+    def rows(call: str, kind: str) -> Callable[..., tuple[object]]:
+        def memset(
             address: Any, pitch: int, value: int, width: int, height: int, *stream: Any
         ) -> tuple[object]:
+            data = np.full(width, value, kind).view(np.uint8)
             first = int(address)
-            done = [row(first + r * pitch, value, width, kind) for r in range(height)]
-            return (fine if all(done) else bad,)
+            return fill(call, [first + r * pitch for r in range(height)], data, stream)
 
-        return fill
+        return memset
 
-    made = {name: flat(kind) for name, kind in MEMSETS.items()}
-    made |= {name: rows(kind) for name, kind in MEMSETS_2D.items()}
-    return {
-        name + suffix: call for name, call in made.items() for suffix in ("", "Async")
-    }
+    made: dict[str, Callable[..., tuple[object]]] = {}
+    for suffix in ("", "Async"):
+        made |= {n + suffix: flat(n + suffix, kind) for n, kind in MEMSETS.items()}
+        made |= {n + suffix: rows(n + suffix, kind) for n, kind in MEMSETS_2D.items()}
+    return made

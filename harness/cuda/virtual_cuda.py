@@ -7,7 +7,7 @@ from an `AllocationTable`, where every tensor lies between redzones of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -109,7 +109,19 @@ class VirtualCuda(VirtualTorch):
         yield from super().changes()
         for owner in (torch.cuda, torch.cuda.graphs):
             yield owner, "CUDAGraph", _no_graph
-        yield from driver_answers(lambda: self.chip, self.table)
+        yield from driver_answers(lambda: self.chip, self.table, self._node)
+
+    def _node(self, handle: int, call: str, work: Callable[[], object]) -> bool:
+        """Make a node of a driver's call on a captured stream; False if it is not."""
+        stream = self.runtime.adopt_stream(handle)
+        if stream.capture is None:
+            return False
+
+        def run() -> None:
+            work()
+
+        self.runtime.enqueue(kind="fill", label=call, stream=stream, run=run)
+        return True
 
     @property
     def _storages(self) -> TableStorages:

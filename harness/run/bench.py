@@ -25,8 +25,8 @@ class Bench:
         track: Name of the process on the time line.
         driver: The implementation, by its registry name unless given.
         progress: Called with the name of the running step and warp instructions.
-        watched: On a card, by what host code sees of a case, the first one in which
-            all that it does was shown to be right.
+        watched: By what host code sees of a case, the first one in which all that it
+            does was shown to be right.
     """
 
     settings: Settings

@@ -18,12 +18,14 @@ from sidestream.harness.run import card_stalls
 from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.card_call import CardCall
 from sidestream.harness.run.card_capture import CapturedCall, capture
-from sidestream.harness.run.card_host import HostCode, host_facts, misses, prepare
+from sidestream.harness.run.card_host import HostCode, misses, prepare
 from sidestream.harness.run.card_races import order_of
 from sidestream.harness.run.card_series import Change, Series
 from sidestream.harness.run.card_world import CardWorld, current_world
-from sidestream.harness.run.case import Calls, CaseOutcome, CaseRun
+from sidestream.harness.run.case import CaseOutcome, CaseRun
+from sidestream.harness.run.case_calls import Calls
 from sidestream.harness.run.phases import Phases
+from sidestream.harness.run.plan_facts import host_facts
 from sidestream.harness.run.virtual_call import VirtualCall
 from sidestream.scenarios.case import build
 from sidestream.scenarios.scenario import Scenario
@@ -180,14 +182,9 @@ class CardRun(CaseRun):
         """Make a call, or replay a captured one where only data is another."""
         watch = None if self.known else log
         if not self.runs:
-            first = super()._call(
+            return super()._call(
                 call, prepared, pattern, label=label, log=watch, record=record
             )
-            if first.finished:
-                assert isinstance(call, CardCall)
-                with self.phases.timed("execute", "capture"):
-                    self._capture(call, prepared, first)
-            return first
         label = label or ("the same call again" if drawn else f"scratch {pattern}")
         if self.series is not None and (log is None or self.known):
             return self._replay(label, Change(pattern=pattern))
@@ -227,8 +224,9 @@ class CardRun(CaseRun):
         self.waiting.append(id(run))
         return run
 
-    def _capture(self, call: CardCall, prepared: Prepared, first: Execution) -> None:
+    def _capture(self, call: VirtualCall, prepared: Prepared, first: Execution) -> None:
         """Capture the call, and begin a series of replays behind the first one."""
+        assert isinstance(call, CardCall)
         if self.scenario.stream != "side":
             world = self.side_world()
             driver = self.bench.implementation()

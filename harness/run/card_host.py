@@ -6,7 +6,7 @@ them all, or names the case before it that had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -35,24 +35,6 @@ from sidestream.harness.run.problem import other_totals, problem_of
 from sidestream.harness.run.settings import Settings
 from sidestream.scenarios.case import build
 from sidestream.scenarios.scenario import Scenario
-
-
-def host_facts(
-    driver: Driver, scenario: Scenario, settings: Settings
-) -> Hashable | None:
-    """Return all that host code sees of a case but sizes; None if it is not told.
-
-    Lengths are on the device: what the host does cannot depend on them unseen. Of
-    sizes it sees which are 0: a call without tokens launches nothing, and shows nothing
-    of one that does.
-    """
-    if not isinstance(driver, PlansAhead):
-        return None
-    return (
-        driver.compile_key(problem_of(scenario), settings.arch),
-        *(scenario.stream, scenario.layout, scenario.out_layout, scenario.lse),
-        *(scenario.capacity_q == 0, scenario.capacity_kv == 0),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,7 @@ from sidestream.harness.checks import (
     scratch,
     streams,
 )
-from sidestream.harness.checks.observation import Execution, rows_of
-from sidestream.harness.checks.outcome import CheckOutcome, not_run
+from sidestream.harness.checks.outcome import PASSED, CheckOutcome, not_run
 from sidestream.harness.cuda.host_sync import HostLog
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
@@ -32,12 +31,13 @@ from sidestream.harness.drivers.protocol import (
 from sidestream.harness.dsl.compile_log import CompileRecord
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.cost import CostTable
-from sidestream.harness.exec.machine import Options
-from sidestream.harness.exec.schedule import Schedule
 from sidestream.harness.finding import Finding, Incomplete, Verdict
+from sidestream.harness.run import unjoined_call
 from sidestream.harness.run.bench import Bench
+from sidestream.harness.run.case_calls import SIDE_STREAM, Calls, CaseCalls
 from sidestream.harness.run.package_warnings import collected
 from sidestream.harness.run.phases import Phases
+from sidestream.harness.run.plan_facts import host_facts
 from sidestream.harness.run.plans import watch_plans
 from sidestream.harness.run.problem import problem_of
 from sidestream.harness.run.settings import Settings
@@ -51,26 +51,6 @@ from sidestream.reports.model import Case, Check, Error
 from sidestream.scenarios.case import CaseInputs, build
 from sidestream.scenarios.fill import out_sentinel
 from sidestream.scenarios.scenario import Scenario
-
-SIDE_STREAM = 0x51DE
-ON_CHIP = {"zeros": 0, "ones": 0xFFFF_FFFF, "canary": 0xA5A5_A5A5}
-"""What uninitialised registers and shared memory hold, by scratch pattern."""
-_OTHER_SCHEDULE = 0x5EED
-
-
-@dataclass(frozen=True, kw_only=True)
-class Calls:
-    """The calls of a case, by what they differ in from the first of each list.
-
-    Attributes:
-        filled: In what scratch and on-chip memory held.
-        again: In nothing but the schedule.
-        isolations: In the inputs of some sequences; not with the first call.
-    """
-
-    filled: list[Execution]
-    again: list[Execution]
-    isolations: list[bounds.Isolation]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,18 +108,8 @@ def unjudged(
     return CaseOutcome(case=case, findings=(), incomplete=(entry,))
 
 
-class CaseRun:
+class CaseRun(CaseCalls):
     """The steps of one case on the virtual GPU, in order."""
-
-    def __init__(self, bench: Bench, scenario: Scenario, phases: Phases) -> None:
-        self.bench, self.phases = bench, phases
-        self.settings = bench.settings
-        self.scenario = replace(scenario, seed=scenario.seed + self.settings.seed)
-        self.named = scenario
-        self.rows = rows_of(scenario.lengths_q, scenario.capacity_q)
-        self.until = time.monotonic() + self.settings.deadline
-        self.runs: list[Execution] = []
-        self.incomplete: list[Incomplete] = []
 
     def run(self) -> CaseOutcome:
         """Make the calls and judge them.
@@ -170,14 +140,52 @@ class CaseRun:
             log = HostLog(table=world.table)
             mark = device.compiles.mark()
             outcomes = self._execute(call, prepared, log, stream)
-            executed = device.compiles.since(mark)
+            executed = [
+                record
+                for record in device.compiles.since(mark)
+                if not any(record is other for other in self.capturing)
+            ]
             with self.phases.timed("check", "plans"):
                 outcomes.append(self._cache(call, prepared, planned, executed))
+        with self.phases.timed("check", "streams"):
+            outcomes = [
+                self._unjoined(inputs, one) if one.name == streams.NAME else one
+                for one in outcomes
+            ]
         with self.phases.timed("check", "parity"):
             judged, errors = self._parity(inputs, limits, why)
         return self._outcome(
             [judged, *outcomes], errors, compiles=len(planned) + len(executed)
         )
+
+    def _unjoined(self, inputs: CaseInputs, outcome: CheckOutcome) -> CheckOutcome:
+        """Call while another stream is current, once for each host code.
+
+        Implementations that are not given a stream launch on the current one, whichever
+        it is.
+        """
+        driver = self.bench.implementation()
+        key = host_facts(driver, self.scenario, self.settings)
+        if key is None or outcome.status != PASSED or not self.runs[0].finished:
+            return outcome
+        known = self.bench.watched.get(key)
+        if known is not None:
+            return replace(outcome, reason=f"{outcome.reason}; unjoined: in {known}")
+        if time.monotonic() > self.until:
+            return not_run(streams.NAME, self._late("a call beside another stream"))
+        made = unjoined_call.check(
+            driver,
+            inputs,
+            activation=self.bench.device(),
+            options=self._scheduled,
+            base=self.runs[0],
+            rows=self.rows,
+            kernel=self.settings.kernel,
+        )
+        self.incomplete += made.incomplete
+        if made == unjoined_call.Unjoined():
+            self.bench.watched[key] = self.named.name
+        return outcome.with_findings(made.findings)
 
     def _cache(
         self,
@@ -220,30 +228,8 @@ class CaseRun:
         self, call: VirtualCall, prepared: Prepared, log: HostLog, stream: int
     ) -> list[CheckOutcome]:
         """Make every call of the case and judge all but parity and cache."""
-        return self._judge(self._calls(call, prepared, log), call, log, stream)
-
-    def _calls(self, call: VirtualCall, prepared: Prepared, log: HostLog) -> Calls:
-        """Make every call of the case; the host is watched in the first."""
-        ahead = isinstance(self.bench.implementation(), PlansAhead)
-        patterns = [self.scenario.scratch]
-        patterns += [p for p in ON_CHIP if p != self.scenario.scratch]
-        patterns = patterns[: scratch.FEWEST_PATTERNS]
-        base = self._call(
-            call, prepared, patterns[0], log=log if ahead else None, record=True
-        )
-        going = base.finished
-        filled = [base]
-        filled += [
-            self._call(call, prepared, p, log=log) for p in patterns[1:] if going
-        ]
-        again = [base]
-        if going:
-            again += [
-                self._call(call, prepared, patterns[0], drawn=number)
-                for number in range(1, self.settings.schedules + 1)
-            ]
-        isolations = self._isolate(call, prepared, patterns[0]) if going else []
-        return Calls(filled=filled, again=again, isolations=isolations)
+        made = self._calls(call, prepared, log)
+        return [*self._judge(made, call, log, stream), self._captured()]
 
     def _judge(
         self, made: Calls, call: VirtualCall, log: HostLog, stream: int
@@ -287,110 +273,6 @@ class CaseRun:
                 else not_run(host_sync.NAME, "no call could be watched"),
                 streams.check(base, stream=stream),
             ]
-
-    def _watches(self, drawn: int, *, first: bool) -> bool:
-        """Whether races are looked for in a call: the first, or one of many."""
-        each = drawn > 0 and self.settings.schedules > 1
-        return self.settings.races and (first or each)
-
-    def _isolate(
-        self, call: VirtualCall, prepared: Prepared, pattern: str
-    ) -> list[bounds.Isolation]:
-        """Change every other sequence, then the rest: the others must not notice."""
-        lengths = self.scenario.lengths_q
-        isolations = []
-        for parity_bit in (0, 1):
-            changed = frozenset(range(parity_bit, len(lengths), 2))
-            if not any(n for b, n in enumerate(lengths) if b not in changed):
-                continue
-            if not any(self.scenario.lengths_kv[b] or lengths[b] for b in changed):
-                continue
-            name = "even" if parity_bit == 0 else "odd"
-            label = f"{name} sequences changed"
-            run = self._flipped(call, prepared, pattern, changed, label)
-            isolations.append(bounds.Isolation(changed=changed, run=run))
-        return isolations
-
-    def _flipped(
-        self,
-        call: VirtualCall,
-        prepared: Prepared,
-        pattern: str,
-        changed: frozenset[int],
-        label: str,
-    ) -> Execution:
-        """Make a call in which Q and V of some sequences have the other sign."""
-        with call.flipped(changed):
-            return self._call(call, prepared, pattern, label=label)
-
-    def _call(
-        self,
-        call: VirtualCall,
-        prepared: Prepared,
-        pattern: str,
-        *,
-        label: str = "",
-        log: HostLog | None = None,
-        drawn: int = 0,
-        record: bool = False,
-    ) -> Execution:
-        schedule = self.settings.scheduled
-        if drawn:
-            other = (schedule.seed ^ _OTHER_SCHEDULE) + drawn - 1
-            schedule = Schedule(policy="random", seed=other)
-            label = "another schedule"
-            if self.settings.schedules > 1:
-                label = f"schedule {schedule.spell()}"
-        label = label or f"scratch {pattern}"
-        folder = self.settings.launches
-        # The first call keeps the core's own fill: values that look like nothing.
-        fill = ON_CHIP.get(pattern) if self.runs else None
-
-        def options() -> Options:
-            options = Options(
-                budget=self.settings.budget,
-                deadline=max(0.001, self.until - time.monotonic()),
-                sms=self.settings.sms,
-                max_smem=self.bench.device().chip.smem_per_block,
-                cost=CostTable() if record and self.settings.stats else None,
-            ).scheduled(schedule)
-            if fill is None:
-                return options
-            return replace(options, smem_fill=fill, register_fill=fill)
-
-        if self.runs and time.monotonic() > self.until:
-            return self._too_late(label)
-        progress = self.bench.progress
-        run = call.execute(
-            prepared,
-            label=label,
-            pattern=pattern,
-            options=options,
-            log=log,
-            record=folder / self.named.name if folder and record else None,
-            progress=(lambda done: progress(label, done)) if progress else None,
-            profile=self.settings.profile
-            if self._watches(drawn, first=record)
-            else None,
-        )
-        self.runs.append(run)
-        return run
-
-    def _too_late(self, label: str) -> Execution:
-        """Return a call that was not made because the case's time was up."""
-        reason = f"deadline of {self.settings.deadline:g} s passed before {label}"
-        late = Incomplete(reason=reason, kernel=self.settings.kernel)
-        run = replace(
-            self.runs[0],
-            label=label,
-            findings=(),
-            launches=(),
-            incomplete=(late,),
-            finished=False,
-            warp_instructions=0,
-        )
-        self.runs.append(run)
-        return run
 
     def _parity(
         self, inputs: CaseInputs, limits: tolerance.Bound | None, why: str
@@ -443,8 +325,8 @@ class CaseRun:
     def _outcome(
         self, outcomes: list[CheckOutcome], errors: dict[str, Error], *, compiles: int
     ) -> CaseOutcome:
-        replay = command(self.settings, self.named)
-        facts: dict[str, Any] = {"scenario": self.named.name, "replay": replay}
+        again = command(self.settings, self.named)
+        facts: dict[str, Any] = {"scenario": self.named.name, "replay": again}
         findings = {
             f.id: replace(f, **facts) for o in outcomes for f in reversed(o.findings)
         }
@@ -486,7 +368,7 @@ class CaseRun:
             warp_instructions=sum(run.warp_instructions for run in self.runs),
             seconds=dict(self.phases.seconds),
             findings=tuple(findings),
-            replay=replay,
+            replay=again,
             spans=tuple(self.phases.spans),
             cost=self._cost(),
             relaxed=self.runs[0].relaxed if self.runs else {},

@@ -30,16 +30,17 @@ from sidestream.harness.finding import Incomplete
 from sidestream.harness.launch import Launch
 from sidestream.harness.run.phases import Phases
 from sidestream.reference import narrow
-from sidestream.scenarios.case import CaseInputs
+from sidestream.scenarios.case import CaseInputs, declared_lengths
 from sidestream.scenarios.fill import scratch_bytes
 from sidestream.scenarios.layout import View
+from sidestream.scenarios.scenario import Scenario
 
 OUTPUTS = ("out", "lse", "amax")
 DESCALES = ("descale_q", "descale_k", "descale_v")
 
 
 @dataclass(kw_only=True)
-class _Run:
+class CallRun:
     """What the launches of one call gave."""
 
     order: InOrder
@@ -184,6 +185,19 @@ class VirtualCall:
         finally:
             turn()
 
+    @contextmanager
+    def with_lengths(self, other: Scenario) -> Iterator[None]:
+        """Let calls inside find the lengths of another scenario."""
+        names = ("lengths_q", "lengths_kv")
+        before = {name: self._own[name].data.copy() for name in names}
+        for name, value in zip(names, declared_lengths(other), strict=True):
+            _copy(value, self._own[name])
+        try:
+            yield
+        finally:
+            for name, data in before.items():
+                self._own[name].data[:] = data
+
     def reset(self, pattern: str) -> None:
         """Put sentinels back into the outputs and a pattern into the workspace."""
         for name in OUTPUTS:
@@ -236,7 +250,7 @@ class VirtualCall:
         """
         self.reset(pattern)
         world = self.world
-        run = _Run(order=InOrder(table=world.table, profile=profile))
+        run = CallRun(order=InOrder(table=world.table, profile=profile))
 
         def on_launch(launch: Launch) -> None:
             if run.outcomes and not run.outcomes[-1].finished:
@@ -278,17 +292,18 @@ class VirtualCall:
                 text = f"execute raised {type(raised).__name__}: {raised}"
                 incomplete.append(Incomplete(reason=text))
             self._phases.add("compile", sum(c.seconds for c in compiles.since(mark)))
-        made = self._execution(label, run, results, error, incomplete)
+        made = self.observed(label, run, results, error, incomplete)
         return replace(made, profile=profile)
 
-    def _execution(
+    def observed(
         self,
         label: str,
-        run: _Run,
+        run: CallRun,
         results: Results | None,
         error: str | None,
         incomplete: list[Incomplete],
     ) -> Execution:
+        """Take down what a call or a replay has left behind."""
         incomplete += [i for o in run.outcomes for i in o.incomplete]
         finished = results is not None and all(o.finished for o in run.outcomes)
         scenario = self._inputs.scenario

@@ -15,6 +15,9 @@ from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.drivers.protocol import CallTensors, Problem, Results
 from sidestream.harness.dsl.capture import Capture
 from sidestream.harness.launch import Launch
+from sidestream.harness.run.card_world import CardWorld
+from sidestream.harness.runtime import Effects, Span, here
+from sidestream.harness.runtime.spans import strided
 from sidestream.reference import attention as reference
 from sidestream.reference import lengths as seq
 from sidestream.reference import narrow
@@ -77,12 +80,15 @@ class Oracle:
     make: type[PreparedOracle]
     name: str = "sidestream"
     declines: str | None = None
+    streamed: type[StreamedOracle] | None = None
     made: list[PreparedOracle] = field(default_factory=list)
 
     def supports(self, problem: Problem, arch: str) -> str | None:
         return self.declines
 
     def prepare(self, problem: Problem, world: VirtualCuda) -> PreparedOracle:
+        if isinstance(world, CardWorld):
+            return (self.streamed or StreamedOracle)(problem=problem, world=world)
         made = self.make(problem=problem, world=world)
         self.made.append(made)
         return made
@@ -127,16 +133,33 @@ class PreparedOracle:
         return np.arange(live)
 
     def execute(self, tensors: CallTensors, workspace: torch.Tensor) -> Results:
+        """Make a call; what the oracle does on the host is part of its kernel."""
+        if not torch.cuda.is_current_stream_capturing():
+            return self.call(tensors)
+        made: list[Results] = []
+        self.world.runtime.enqueue(
+            kind="launch",
+            label="oracle",
+            stream=self.world.runtime.adopt_stream(self.world.stream.cuda_stream),
+            run=lambda: made.append(self.call(tensors)),
+        )
+        return self.results(tensors)
+
+    def results(self, tensors: CallTensors) -> Results:
+        lse = tensors.lse
+        if lse is not None and self.problem.lse == "head_major":
+            lse = lse[:, : tensors.q.shape[0]].t()
+        return Results(out=tensors.out, lse=lse, returned=False)
+
+    def call(self, tensors: CallTensors) -> Results:
         answer, rows = self.answer(tensors), self.rows(tensors)
         bits = narrow.to_bits(answer.out, narrow.by_name(self.problem.dtype))
         self.store(BITS, bits, tensors.out, rows, tensors.out.stride())
-        lse = tensors.lse
-        if lse is None:
-            return Results(out=tensors.out, lse=None, returned=False)
-        if self.problem.lse == "head_major":
-            lse = lse[:, : tensors.q.shape[0]].t()
-        self.store(WORDS, answer.lse.astype(np.float32), lse, rows, lse.stride())
-        return Results(out=tensors.out, lse=lse, returned=False)
+        made = self.results(tensors)
+        if made.lse is not None:
+            values = answer.lse.astype(np.float32)
+            self.store(WORDS, values, made.lse, rows, made.lse.stride())
+        return made
 
     def store(self, ptx, values, target, rows, strides) -> None:
         """Launch the kernel that stores `values[rows]` into `target`."""
@@ -172,3 +195,59 @@ class PreparedOracle:
                 ),
             )
         )
+
+
+class StreamedOracle(PreparedOracle):
+    """Has an operation of the call's stream compute and store the answer.
+
+    The operation reads what it finds when it lands, in a replay too.
+    """
+
+    def execute(self, tensors: CallTensors, workspace: torch.Tensor) -> Results:
+        lse = tensors.lse
+        if lse is not None and self.problem.lse == "head_major":
+            lse = lse[:, : tensors.q.shape[0]].t()
+
+        def run() -> Effects:
+            return self.land(tensors, lse)
+
+        self.enqueue(run)
+        return Results(out=tensors.out, lse=lse, returned=False)
+
+    def enqueue(self, run, handle: int | None = None) -> None:
+        runtime = Capture._stack[-1]._on_launch.runtime
+        if handle is None:
+            handle = self.world.stream.cuda_stream
+        runtime.enqueue(
+            kind="launch",
+            label="oracle",
+            stream=runtime.stream(handle, device=0),
+            run=run,
+            site=here(),
+            device=0,
+        )
+
+    def land(self, tensors: CallTensors, lse: torch.Tensor | None) -> Effects:
+        answer, rows = self.answer(tensors), self.rows(tensors)
+        bits = narrow.to_bits(answer.out, narrow.by_name(self.problem.dtype))
+        pairs = [(tensors.out.view(torch.int16), bits.view(np.int16))]
+        if lse is not None:
+            pairs.append((lse, answer.lse.astype(np.float32)))
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+            for target, values in pairs:
+                target.numpy()[rows] = values[rows]
+            wrote = [span for target, _ in pairs for span in spans(target[: len(rows)])]
+            read = [s for t in self.inputs(tensors) for s in spans(t)]
+        return Effects(reads=tuple(read), writes=tuple(wrote))
+
+    def inputs(self, tensors: CallTensors) -> list[torch.Tensor]:
+        given = (tensors.q, tensors.k, tensors.v, tensors.sinks)
+        lengths = (tensors.lengths_q, tensors.lengths_kv)
+        return [tensor for tensor in (*given, *lengths) if tensor is not None]
+
+
+def spans(tensor: torch.Tensor) -> tuple[Span, ...]:
+    """Bytes of a device tensor."""
+    return strided(
+        tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.element_size()
+    )

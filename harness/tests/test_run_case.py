@@ -20,7 +20,7 @@ def test_the_right_answer_is_clean_and_every_check_ran():
     assert set(statuses.values()) == {"passed"}
     assert set(statuses) == {
         *("parity", "execution", "bounds", "scratch", "determinism"),
-        *("host-sync", "stream", "cache", "race"),
+        *("host-sync", "stream", "cache", "race", "capture"),
     }
     assert outcome.case.verdict is Verdict.CLEAN
     assert outcome.case.launches == 2

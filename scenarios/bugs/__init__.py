@@ -31,7 +31,7 @@ from sidestream.scenarios.bugs.prepared_on_current_stream import (
 from sidestream.scenarios.bugs.scratch_assumed_zero import SCRATCH_ASSUMED_ZERO
 from sidestream.scenarios.bugs.worklist_read_early import WORKLIST_READ_EARLY
 
-__all__ = ["BUGS", "CARD_BUGS", "Bug", "Edit"]
+__all__ = ["BUGS", "Bug", "Edit"]
 
 BUGS: tuple[Bug, ...] = (
     KEY_HOLDS_TOTALS,
@@ -39,6 +39,7 @@ BUGS: tuple[Bug, ...] = (
     LAUNCHED_ON_DEFAULT_STREAM,
     PREPARED_ON_CURRENT_STREAM,
     OUTPUT_FILLED_FIRST,
+    LENGTHS_BAKED_AT_CAPTURE,
     WORKLIST_READ_EARLY,
     SCRATCH_ASSUMED_ZERO,
     NEIGHBOUR_ROW_OVERWRITTEN,
@@ -47,6 +48,3 @@ BUGS: tuple[Bug, ...] = (
     NAN_TAIL_THROUGH_V,
 )
 """Every seeded bug, host bugs first."""
-
-CARD_BUGS: tuple[Bug, ...] = (LENGTHS_BAKED_AT_CAPTURE,)
-"""Bugs that show in a captured call, which `check` makes on a card only."""
