@@ -78,7 +78,11 @@ class Seen:
 
 
 def check(
-    seen: Compilations, variations: Sequence[Variation] | None, *, kernel: str
+    seen: Compilations,
+    variations: Sequence[Variation] | None,
+    *,
+    kernel: str,
+    unequal: Sequence[Finding] = (),
 ) -> CheckOutcome:
     """Judge compilations and compile keys.
 
@@ -87,8 +91,9 @@ def check(
         variations: Declarations one contract bit away, or None if the implementation
             does not tell its compile key.
         kernel: For the findings.
+        unequal: Compilations that were asked for alike and made different PTX.
     """
-    findings = []
+    findings = [*unequal]
     names = ", ".join(dict.fromkeys(seen.functions)) or "a host function"
     for number, step in (
         (seen.planning if seen.before else 0, f"for the declaration of {seen.before}"),

@@ -10,9 +10,16 @@ from sidestream.harness.checks import cache
 from sidestream.harness.drivers.protocol import Driver, PlansAhead
 from sidestream.harness.drivers.registry import driver as load_driver
 from sidestream.harness.dsl.activation import Activation, activate
+from sidestream.harness.dsl.key_record import Earlier, KeyRecord
+from sidestream.harness.exec.build import cache_dir
 from sidestream.harness.run.problem import code_label, problem_of
 from sidestream.harness.run.settings import Settings
 from sidestream.scenarios.scenario import Scenario
+
+
+def kept_keys() -> KeyRecord:
+    """Return the record of compile keys that all processes of this user share."""
+    return KeyRecord(cache_dir() / "keys")
 
 
 @dataclass(kw_only=True)
@@ -24,6 +31,8 @@ class Bench:
         origin: `time.time()` at the start of the run.
         track: Name of the process on the time line.
         driver: The implementation, by its registry name unless given.
+        keys: What compile keys stood for in earlier processes, or None.
+        compiled: By key of a compilation, what this process made of it first.
         progress: Called with the name of the running step and warp instructions.
         watched: By what host code sees of a case, the first one in which all that it
             does was shown to be right.
@@ -37,6 +46,8 @@ class Bench:
     seen: cache.Seen = field(default_factory=cache.Seen)
     codes: dict[Hashable, str] = field(default_factory=dict)
     watched: dict[Hashable, str] = field(default_factory=dict)
+    keys: KeyRecord | None = None
+    compiled: dict[str, Earlier] = field(default_factory=dict)
 
     def device(self) -> Activation:
         """Return the virtual device, activated for this process."""

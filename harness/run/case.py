@@ -32,7 +32,7 @@ from sidestream.harness.dsl.compile_log import CompileRecord
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.cost import CostTable
 from sidestream.harness.finding import Finding, Incomplete, Verdict
-from sidestream.harness.run import unjoined_call
+from sidestream.harness.run import script_keys, unjoined_call
 from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.case_calls import SIDE_STREAM, Calls, CaseCalls
 from sidestream.harness.run.package_warnings import collected
@@ -43,6 +43,7 @@ from sidestream.harness.run.problem import problem_of
 from sidestream.harness.run.settings import Settings
 from sidestream.harness.run.token import command
 from sidestream.harness.run.virtual_call import VirtualCall
+from sidestream.harness.runtime import CallSite
 from sidestream.harness.stats.area import live_area
 from sidestream.harness.stats.measure import measure
 from sidestream.reference import narrow, tolerance
@@ -127,7 +128,7 @@ class CaseRun(CaseCalls):
             limits, why = self._bounds(inputs)
         stream = SIDE_STREAM if self.scenario.stream == "side" else 0
         with VirtualCuda(device, AllocationTable(), stream=stream) as world:
-            mark = device.compiles.mark()
+            mark = start = device.compiles.mark()
             with self.phases.timed("compile"):
                 prepared = driver.prepare(problem_of(self.scenario), world)
             planned = device.compiles.since(mark)
@@ -146,7 +147,9 @@ class CaseRun(CaseCalls):
                 if not any(record is other for other in self.capturing)
             ]
             with self.phases.timed("check", "plans"):
-                outcomes.append(self._cache(call, prepared, planned, executed))
+                outcomes.append(
+                    self._cache(call, prepared, planned, executed, start=start)
+                )
         with self.phases.timed("check", "streams"):
             outcomes = [
                 self._unjoined(inputs, one) if one.name == streams.NAME else one
@@ -193,6 +196,8 @@ class CaseRun(CaseCalls):
         prepared: Prepared,
         planned: Sequence[CompileRecord],
         executed: Sequence[CompileRecord],
+        *,
+        start: int,
     ) -> CheckOutcome:
         """Plan again and compare; an implementation that raises tells nothing here."""
         kernel = self.settings.kernel
@@ -211,7 +216,15 @@ class CaseRun(CaseCalls):
             )
         except (SidestreamError, ValueError) as error:
             return not_run(cache.NAME, f"planning again raised {error}")
-        return cache.check(seen, variations, kernel=kernel)
+        unequal = script_keys.unequal(
+            [
+                (one, CallSite(frames=(one.source_name,)))
+                for one in self.bench.device().compiles.since(start)
+            ],
+            self.bench.keys,
+            self.bench.compiled,
+        )
+        return cache.check(seen, variations, unequal=unequal, kernel=kernel)
 
     def _bounds(self, inputs: CaseInputs) -> tuple[tolerance.Bound | None, str]:
         driver, problem = self.bench.implementation(), problem_of(self.scenario)

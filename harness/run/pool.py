@@ -17,7 +17,7 @@ from typing import Any
 
 from sidestream.harness.checks import execution
 from sidestream.harness.finding import Verdict
-from sidestream.harness.run.bench import Bench
+from sidestream.harness.run.bench import Bench, kept_keys
 from sidestream.harness.run.case import CaseOutcome, run_case, unjudged
 from sidestream.harness.run.gpus import take
 from sidestream.harness.run.problem import compile_group
@@ -86,7 +86,7 @@ class Pool:
             self._end()
 
     def _here(self, cases: Sequence[Scenario]) -> Iterator[tuple[int, CaseOutcome]]:
-        bench = Bench(settings=self.settings, origin=self.origin)
+        bench = Bench(settings=self.settings, origin=self.origin, keys=kept_keys())
         for index, scenario in enumerate(cases):
             if self.on_start:
                 self.on_start(index)
@@ -195,7 +195,12 @@ def _work(pipe: Connection, settings: Settings, origin: float, number: int) -> N
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if settings.device == "cuda":
         take(number)
-    bench = Bench(settings=settings, origin=origin, track=f"worker {number}")
+    bench = Bench(
+        settings=settings,
+        origin=origin,
+        track=f"worker {number}",
+        keys=kept_keys(),
+    )
     with contextlib.suppress(EOFError, OSError):
         while True:
             pipe.send(run_case(bench, pipe.recv()))

@@ -24,15 +24,18 @@ CONTRACT_RULE = Rule(
 
 
 def unequal(
-    compiled: Sequence[tuple[CompileRecord, CallSite]], kept: KeyRecord | None
+    compiled: Sequence[tuple[CompileRecord, CallSite]],
+    kept: KeyRecord | None,
+    first: dict[str, Earlier] | None = None,
 ) -> tuple[Finding, ...]:
     """Judge compilations that were asked for alike and made different PTX.
 
     Args:
         compiled: Compilations of this process, and where they were asked for.
         kept: Those of earlier processes, or None.
+        first: By key, what this process has compiled before; what is new is added.
     """
-    first: dict[str, Earlier] = {}
+    first = {} if first is None else first
     found = []
     for record, site in compiled:
         if not record.key:

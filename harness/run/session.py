@@ -73,12 +73,12 @@ class Session:
 
     def _run(self, origin: float, watching: Watching) -> None:
         from sidestream.harness.exec.build import load
-        from sidestream.harness.run.bench import Bench
+        from sidestream.harness.run.bench import Bench, kept_keys
         from sidestream.harness.run.case import unjudged
         from sidestream.harness.run.pool import Pool
 
         load()  # built once here, not by every worker
-        bench = Bench(settings=self.settings, origin=origin)
+        bench = Bench(settings=self.settings, origin=origin, keys=kept_keys())
         served: list[int] = []
         for index, scenario in enumerate(self.scenarios):
             reason = bench.declines(scenario)

@@ -7,6 +7,7 @@ from oracle_case import SCENARIO, outcome_of
 from oracle_driver import Oracle, PreparedOracle
 
 from sidestream.harness.dsl.activation import active
+from sidestream.harness.dsl.key_record import KeyRecord
 from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.case import run_case
 from sidestream.harness.run.settings import Settings
@@ -102,3 +103,47 @@ def test_a_key_that_forgets_a_contract_bit_is_stale():
     stale = [f for f in outcome.findings if f.kind == "stale-key"]
     assert stale
     assert all("scale" in f.message for f in stale)
+
+
+def compiling(ptx):
+    """Make a driver that compiles once, to some PTX, for one and the same key."""
+
+    class Compiles(PreparedOracle):
+        made = False
+
+        def execute(self, tensors, workspace):
+            if not Compiles.made:
+                Compiles.made = True
+                active().compiles.add(
+                    function="f",
+                    source_name="forward",
+                    arch="sm_120a",
+                    seconds=0.0,
+                    ptx=ptx,
+                    image=b"",
+                    key="of-equal-arguments",
+                )
+            return super().execute(tensors, workspace)
+
+    return Oracle(Compiles)
+
+
+FIRST = ".version 9.0\n.visible .entry one()\n{\nret;\n}\n"
+OTHER = ".version 9.0\n.visible .entry one()\n{\nexit;\n}\n"
+
+
+def test_equal_keys_mean_equal_code_in_a_process_and_across(tmp_path):
+    def told(bench, ptx):
+        bench.driver = compiling(ptx)
+        outcome = run_case(bench, SCENARIO)
+        assert outcome.incomplete == ()
+        return [f.message for f in outcome.findings if f.kind == "stale-key"]
+
+    bench = Bench(settings=Settings(), keys=KeyRecord(tmp_path))
+    assert told(bench, FIRST) == []
+    assert told(bench, FIRST) == []
+    assert ["in this process" in m for m in told(bench, OTHER)] == [True]
+    later = Bench(settings=Settings(), keys=KeyRecord(tmp_path))
+    assert ["in an earlier process" in m for m in told(later, OTHER)] == [True]
+    again = Bench(settings=Settings(), keys=KeyRecord(tmp_path))
+    assert told(again, FIRST) == []
