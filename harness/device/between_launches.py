@@ -8,8 +8,8 @@ acquires nothing through the tensor-map proxy.
 from __future__ import annotations
 
 from sidestream.harness.cuda.memory import AllocationTable
-from sidestream.harness.device.races import RULES
-from sidestream.harness.device.sites import site_at
+from sidestream.harness.device.races import RULES, lanes_text
+from sidestream.harness.device.sites import agent_text, site_at
 from sidestream.harness.exec.overlap import Work
 from sidestream.harness.finding import Finding, Rule, Site
 from sidestream.harness.race.watcher import Race, Side
@@ -58,12 +58,8 @@ def finding_of(
 
 
 def _site(side: Side, work: Work, role: str, where: str) -> Site:
-    agent = f"{role} {work.launch.kernel}"
-    if side.warp is None:
-        agent += ", asynchronous operation"
-    else:
-        lane = "several lanes" if side.lane is None else f"lane {side.lane}"
-        agent += f", warp {side.warp} {lane}"
+    agent = f"{role} {work.launch.kernel}" + ("" if side.engine else ",")
+    agent = agent_text(agent, side.warp, lanes_text(side), engine=side.engine)
     deed = ("writes" if side.write else "reads") + f", {side.proxy} proxy"
     return site_at(work.program, side.pc, agent, f"{deed}: {where}")
 

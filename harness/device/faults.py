@@ -5,7 +5,7 @@ from __future__ import annotations
 from sidestream.harness.cuda.memory import Allocation, AllocationTable
 from sidestream.harness.device import misuse
 from sidestream.harness.device.rules import FAULTS
-from sidestream.harness.device.sites import cta_text, site_at
+from sidestream.harness.device.sites import agent_text, cta_text, site_at
 from sidestream.harness.exec.program import SMEM_BASE, Program
 from sidestream.harness.exec.result import Fault
 from sidestream.harness.finding import Finding, Site
@@ -31,7 +31,8 @@ _SHARED = {"smem-oob", "smem-misaligned", "smem-uninit", "mbarrier", "cluster"}
 def finding_of(fault: Fault, program: Program, table: AllocationTable) -> Finding:
     """Tell a fault: who did what to which byte of which tensor, by which rule."""
     told = FAULTS[fault.kind]
-    agent = f"{cta_text(fault.cta)} warp {fault.warp} lane {fault.lane}"
+    lane = "" if fault.lane is None else f"lane {fault.lane}"
+    agent = agent_text(cta_text(fault.cta), fault.warp, lane, engine=fault.engine)
     what, need = told.what, told.need
     extra = {"fault": fault.kind, "address": fault.address, "size": fault.size}
     if fault.kind in _MISUSE:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.faults import shared_place
-from sidestream.harness.device.sites import cta_text, site_at
+from sidestream.harness.device.sites import agent_text, cta_text, site_at
 from sidestream.harness.exec.program import SMEM_BASE, Program
 from sidestream.harness.finding import Finding, Rule, Site
 from sidestream.harness.launch import Launch
@@ -134,10 +134,14 @@ def _agent(side: Side, launch: Launch) -> str:
         cta = cta_text((x, rest % launch.grid[1], rest // launch.grid[1]))
         if launch.cluster != (1, 1, 1):
             cta = f"cta {side.cta} in the order of clusters"
-    if side.warp is None:
-        return f"{cta}, asynchronous operation"
-    lane = "several lanes" if side.lane is None else f"lane {side.lane}"
-    return f"{cta} warp {side.warp} {lane}"
+    return agent_text(cta, side.warp, lanes_text(side), engine=side.engine)
+
+
+def lanes_text(side: Side) -> str:
+    """Spell the lanes of a side: of an operation, those that issued it."""
+    if side.lane is not None:
+        return f"lane {side.lane}"
+    return "" if side.engine else "several lanes"
 
 
 def _site(side: Side, program: Program, launch: Launch, where: str) -> Site:
@@ -157,7 +161,7 @@ def _witness(race: Race, sites: tuple[Site, ...], program: Program) -> tuple[str
     lines = [f"{first}: {spell(race.earlier.pc)} at its clock {race.earlier.clock}"]
     if race.handed_over is not None:
         lines.append(f"{first}: first hands over after it by {spell(race.handed_over)}")
-    elif race.earlier.warp is not None:
+    elif not race.earlier.engine:
         lines.append(f"{first}: hands nothing over after it, up to the other access")
     if race.learned is not None:
         lines.append(f"{second}: last learned of others by {spell(race.learned)}")
@@ -205,10 +209,8 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
         if all(ins and ins.op.startswith("tcgen05.mma") for ins in pair):
             return "T2", _PIPELINE
         return _completion(program.instruction(over.pc), over, race.space)
-    if earlier.warp is not None and (earlier.cta, earlier.warp) == (
-        later.cta,
-        later.warp,
-    ):
+    engines = earlier.engine or later.engine
+    if not engines and (earlier.cta, earlier.warp) == (later.cta, later.warp):
         return "B3", "bar.warp.sync, or any barrier, between the lanes"
     return "race.order", _BARRIER
 

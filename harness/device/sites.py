@@ -27,6 +27,21 @@ def cta_text(cta: tuple[int, int, int]) -> str:
     return f"cta {x}" if y == z == 0 else f"cta ({x}, {y}, {z})"
 
 
+def agent_text(cta: str, warp: int | None, lane: str, *, engine: bool) -> str:
+    """Spell who did something.
+
+    Args:
+        cta: The CTA, as `cta_text` has it.
+        warp: Its warp, or None if not known.
+        lane: What is said of the lanes, or nothing of a warp as a whole.
+        engine: Whether an operation did it that the warp had issued.
+    """
+    who = "" if warp is None else f"warp {warp} {lane}".rstrip()
+    if engine:
+        return f"{cta}, asynchronous operation" + (f" of {who}" if who else "")
+    return f"{cta} {who}".rstrip()
+
+
 def site_at(program: Program, pc: int, agent: str, detail: str = "") -> Site:
     """Return the site of a bytecode position."""
     ins: Instruction | None = (

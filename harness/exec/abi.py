@@ -51,6 +51,8 @@ FAULT_DTYPE = np.dtype(
         ("warp", "u4"),
         ("lane", "u4"),
         ("alloc", "u4"),
+        ("engine", "u4"),
+        ("pad", "u4"),
         ("addr", "u8"),
         ("size", "u8"),
         ("info", "u8"),

@@ -13,21 +13,31 @@ from sidestream.harness.exec.build import load, pointer
 from sidestream.harness.exec.program import Program
 from sidestream.harness.exec.schedule import Choices
 
+_NO_LANE = 0xFFFF_FFFF
+"""`NO_LANE` of `core/core.h`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One defect: its first occurrence, and how often it came."""
+    """One defect: its first occurrence, and how often it came.
+
+    Attributes:
+        warp: Warp that did it, or that issued the operation which did.
+        lane: Its lane; None where the warp acts as a whole.
+        engine: Whether an asynchronous operation did it.
+    """
 
     kind: str
     pc: int
     cta: tuple[int, int, int]
     warp: int
-    lane: int
+    lane: int | None
     allocation: int | None
     address: int
     size: int
     info: int
     count: int
+    engine: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,12 +193,13 @@ def _fault(f: np.void) -> Fault:
         pc=int(f["pc"]),
         cta=_triple(f["cta"]),
         warp=int(f["warp"]),
-        lane=int(f["lane"]),
+        lane=None if f["lane"] == _NO_LANE else int(f["lane"]),
         allocation=None if alloc == 0xFFFF_FFFF else alloc,
         address=int(f["addr"]),
         size=int(f["size"]),
         info=int(f["info"]),
         count=int(f["count"]),
+        engine=bool(f["engine"]),
     )
 
 

@@ -61,6 +61,8 @@ class _Race(ctypes.Structure):
         ("learned_pc", ctypes.c_uint32),
         ("known", ctypes.c_uint32),
         ("over", ctypes.c_uint32),
+        ("by", ctypes.c_uint32 * 2),
+        ("by_lanes", ctypes.c_uint32 * 2),
         ("address", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
     ]
@@ -83,8 +85,10 @@ class Side:
         pc: Bytecode row.
         cta: Linear id of the CTA whose warp or engine it is, or None of one that had
             the same place on the machine before.
-        warp: Warp of the CTA, or None for an asynchronous operation.
+        warp: Warp of the CTA; of an operation the one that issued it, None if that is
+            no longer known.
         lane: Lane, or None where several lanes touched the same bytes.
+        engine: Whether it is an asynchronous operation.
         write: Whether it writes.
         proxy: `generic`, `async`, or `tensormap` of a copy that reads its tensor map.
     """
@@ -93,6 +97,7 @@ class Side:
     cta: int | None
     warp: int | None
     lane: int | None
+    engine: bool
     write: bool
     proxy: str
     clock: int
@@ -436,13 +441,21 @@ class Watcher:
         at = race.comp[which] % per_cta
         cta = race.cta[which]
         flags, lane = race.flags[which], race.lane[which]
+        warp: int | None = at
         engine = bool(flags & _ENGINE)
+        if engine:
+            by, lanes = race.by[which], race.by_lanes[which]
+            warp = (by - 1) % per_cta if by else None
+            lane = (
+                ANY_LANE if lanes & (lanes - 1) or not lanes else lanes.bit_length() - 1
+            )
         proxy = "async" if flags & _ASYNC else "generic"
         return Side(
             pc=race.pc[which],
             cta=None if cta == _NONE else cta,
-            warp=None if engine else at,
-            lane=None if engine or lane == ANY_LANE else lane,
+            warp=warp,
+            lane=None if lane == ANY_LANE else lane,
+            engine=engine,
             write=bool(flags & _WRITE),
             proxy="tensormap" if flags == _MAP else proxy,
             clock=race.clock[which],

@@ -70,4 +70,5 @@ def test_a_refusal_names_the_value_and_the_rule(how, words, need):
     assert words in first.message
     assert need in first.need
     assert first.sites[0].ptx_line == line_of(text, "tcgen05.mma")
-    assert first.sites[0].agent == "cta 0 warp 0 lane 0"
+    agent = "cta 0, asynchronous operation of warp 0 lane 0"
+    assert first.sites[0].agent == agent

@@ -103,10 +103,13 @@ enum FaultKind {
 typedef struct Fault {
   u32 kind, pc;
   u32 cta[3];
-  u32 warp, lane;
-  u32 alloc; /* nearest allocation id, or ~0 */
+  u32 warp, lane; /* NO_LANE: the warp as a whole */
+  u32 alloc;      /* nearest allocation id, or ~0 */
+  u32 engine;     /* enum AsyncKind of the operation that did it, not the warp itself */
+  u32 pad;
   u64 addr, size, info, count;
 } Fault;
+#define NO_LANE 0xffffffffu
 #define MAX_FAULTS 256
 
 enum Status {

@@ -46,6 +46,7 @@ void fault_at(Machine *m, const Insn *i, const Cta *c, u32 warp, u32 lane, u32 k
   f->size = size;
   f->info = info;
   f->count = 1;
+  f->engine = m->landing ? m->landing->kind : 0;
   f->alloc = kind <= FAULT_UNINIT ? nearest(m, addr) : ~0u;
 }
 

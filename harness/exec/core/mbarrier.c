@@ -192,7 +192,7 @@ void mbarrier_finish(const Warp *w) {
     u64 state, offset = 8ull * (u64)(at - c->mbar_live);
     memcpy(&state, c->smem + offset, 8);
     if (valid(state) && tx_of(state) < 0)
-      fault_at(w->m, &w->m->code[w->pc], c, w->id, 0, FAULT_MBARRIER,
+      fault_at(w->m, &w->m->code[w->pc], c, w->id, NO_LANE, FAULT_MBARRIER,
                (u64)c->rank << 24 | (SMEM_BASE + offset), 8, MBAR_LEFTOVER);
   }
 }

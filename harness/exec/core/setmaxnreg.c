@@ -56,8 +56,8 @@ void setmaxnreg_finish(Cta *c) {
     const Warp *lead = &first[k / WARPGROUP * WARPGROUP], *w = &first[k];
     if (w->nreg_times == lead->nreg_times) continue;
     const Warp *more = w->nreg_times > lead->nreg_times ? w : lead;
-    fault_at(m, &m->code[more->nreg_pc], c, more->id, 0, FAULT_SETMAXNREG, more->nreg,
-             more->nreg, NREG_PARTIAL);
+    fault_at(m, &m->code[more->nreg_pc], c, more->id, NO_LANE, FAULT_SETMAXNREG,
+             more->nreg, more->nreg, NREG_PARTIAL);
   }
 }
 

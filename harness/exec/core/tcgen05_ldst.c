@@ -76,7 +76,7 @@ static Bases check(Warp *w, const Insn *i, u32 addr, int reads) {
               reads ? ACCESS_READ : ACCESS_WRITE, h);
     if (!error) continue;
     u32 kind = error == TMEM_UNWRITTEN ? FAULT_TMEM_UNINIT : FAULT_TMEM;
-    fault(w, i, 0, kind, b.addr[h], (u64)lanes << 16 | width, error);
+    fault(w, i, NO_LANE, kind, b.addr[h], (u64)lanes << 16 | width, error);
     if (error != TMEM_UNWRITTEN) b.ok = 0;
   }
   return b;
@@ -158,7 +158,7 @@ static Bases bases_of(Machine *m, const Async *op) {
   u32 width = width_of((u32)i->x[0], (u32)i->n_ext);
   for (u32 h = 0; h < 2 && b.ok; h++) {
     if (tmem_owned(op->cta, tmem_column(b.addr[h]), width)) continue;
-    fault_at(m, i, op->cta, op->warp->id, 0, FAULT_TMEM, b.addr[h],
+    fault_at(m, i, op->cta, op->warp->id, NO_LANE, FAULT_TMEM, b.addr[h],
              (u64)lanes_of((u32)i->x[0]) << 16 | width, TMEM_DEALLOCATED);
     b.ok = 0;
   }

@@ -99,6 +99,7 @@ static void read_land(Machine *m, Async *op) {
   next->data = data;
   memcpy(next->arg, op->arg, A_END * sizeof *op->arg);
   next->cta = op->cta;
+  next->lane = op->lane;
   next->mask = op->mask;
   next->group = op->group;
   async_push(m, next);

@@ -22,8 +22,8 @@ void tmem_finish(Cta *c) {
   u32 given = s->dealloc.left ? tmem_column(s->dealloc.base) : TMEM_COLUMNS;
   for (u32 g = 0; g < TMEM_GRANULES; g++)
     if (s->owner[g] == g + 1 && g * TMEM_GRANULE != given)
-      fault_at(c->m, s->by[g], c, s->by_warp[g], 0, FAULT_TMEM_ALLOC, g * TMEM_GRANULE,
-               tmem_size(c, g), TMEM_LEAKED);
+      fault_at(c->m, s->by[g], c, s->by_warp[g], NO_LANE, FAULT_TMEM_ALLOC,
+               g * TMEM_GRANULE, tmem_size(c, g), TMEM_LEAKED);
 }
 
 int tmem_owned(const Cta *c, u32 column, u32 n) {

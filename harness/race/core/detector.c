@@ -287,6 +287,7 @@ void detector_note_id(Detector *d, u32 id) {
   const EngineAgent *e = d->engine[id - 1];
   u32 slot = e->warp / d->warps, first = e->group * d->per_group;
   detector_note_issue(d, first + e->comp, e->clock, slot, e->warp % d->warps, e->known);
+  detector_issued(d, first + e->comp, e->clock)->lanes = e->lanes;
 }
 
 void detector_note_issue(Detector *d, u32 comp, u32 clock, u32 slot, u32 warp,

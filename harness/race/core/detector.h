@@ -37,6 +37,8 @@ typedef struct Race {
   u32 learned_pc;    /* last instruction by which the later warp learned, or NO_PC */
   u32 known;         /* clock up to which the later agent knows the earlier one */
   u32 over;          /* enum Over: what would have to be complete first */
+  u32 by[2];         /* of operations: 1 + component that issued it, 0: not known */
+  u32 by_lanes[2];   /* and its lanes, 0: the warp as a whole */
   u64 address, count;
 } Race;
 #define NO_CTA 0xffffffffu
@@ -96,7 +98,8 @@ enum Form { FORM_COPY = 1, FORM_SMALL_COPY, FORM_SHIFT, FORM_FIRST, FORMS = 63 -
 /* Who issued an operation, at which clock of its own, and by which lane. */
 typedef struct Issue {
   u32 comp, clock, by, at, lane;
-  u32 lanes, task; /* of a bulk store, as its EngineAgent has them */
+  u32 lanes;       /* that issued it; 0: the warp as a whole */
+  u32 task;        /* of a bulk store, as its EngineAgent has it */
 } Issue;
 enum { ISSUES = 128 };
 

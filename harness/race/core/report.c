@@ -127,6 +127,12 @@ void detector_report(Detector *d, const Accessor *a, const Entry *e, u32 verdict
       .count = a->count,
       .over = over(d, a, e),
   };
+  for (u32 side = 0; side < 2; side++) {
+    const Entry *at = side ? now : e;
+    const Issue *issue = at->clock < detector_born(d, at->comp) ? NULL : issue_of(d, at);
+    r->by[side] = issue ? 1 + issue->by : 0;
+    r->by_lanes[side] = issue ? issue->lanes : 0;
+  }
   const WarpAgent *earlier = detector_reader(d, e), *later = detector_reader(d, now);
   if (earlier && r->cta[0] != NO_CTA) {
     r->handed_pc = warp_handed_over(earlier, e->clock);

@@ -11,9 +11,7 @@ void detector_task(Detector *d, u32 id, u32 task) {
   EngineAgent *e = detector_engine(d, id);
   if (!e || !task) return;
   e->task = task;
-  Issue *i = detector_issued(d, e->group * d->per_group + e->comp, e->clock);
-  i->lanes = e->lanes;
-  i->task = task;
+  detector_issued(d, e->group * d->per_group + e->comp, e->clock)->task = task;
 }
 
 /* Where the lanes of a warp are together, the machine does one store for them; where they
