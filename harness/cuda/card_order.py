@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from sidestream.harness.cuda.card_access import access_of
 from sidestream.harness.cuda.driver_audit import DriverCall
 from sidestream.harness.finding import Finding
 from sidestream.harness.launch import Launch
@@ -48,12 +49,6 @@ _EDGES = {
     "cuCtxSynchronize": 0,
 }
 """Driver calls that order something, with how many arguments matter."""
-_FILLS = {"cuMemsetD8": 1, "cuMemsetD16": 2, "cuMemsetD32": 4}
-"""Fills of a run of elements (address, value, count, stream): bytes of one."""
-_COPIES = {"cuMemcpy": "rw", "cuMemcpyDtoD": "rw", "cuMemcpyHtoD": "w"} | {
-    "cuMemcpyDtoH": "r"
-}
-"""Copies of a run of bytes (to, from, count, stream): what they do on the card."""
 
 
 @dataclass(kw_only=True)
@@ -272,31 +267,21 @@ class CardOrder:
 
     def _work(self, call: DriverCall) -> None:
         """Take note of what no operator of torch and no launch told of has done."""
-        name, waits = call.name.removesuffix("Async"), not call.name.endswith("Async")
-        label, site = call.name, here()
+        site = here()
         if call.kind == "launch":
             if self._told[call.symbol]:
                 self._told[call.symbol] -= 1
                 return
-            label = call.symbol or label
-            self._put_launch(label, call.launch_stream, None, site)
-        elif name in _FILLS:
-            start, _, count, *rest = call.words(3 if waits else 4)
-            span = Span(start, count * _FILLS[name])
-            self._put("fill", label, rest[0] if rest else 0, (), (span,), site)
-        elif name in _COPIES:
-            to, source, count, *rest = call.words(3 if waits else 4)
-            does, stream = _COPIES[name], rest[0] if rest else 0
-            reads = (Span(source, count),) if "r" in does else ()
-            writes = (Span(to, count),) if "w" in does else ()
-            self._put("copy", label, stream, reads, writes, site)
-            if waits:
+            self._put_launch(call.symbol or call.name, call.launch_stream, None, site)
+        elif (done := access_of(call)) is not None:
+            self._put(done.kind, call.name, done.stream, done.reads, done.writes, site)
+            if done.waits:
                 self._runtime.synchronize_stream(self._stream(0))
         elif call.name == "cuGraphLaunch":
-            self._put_launch(label, call.words(2)[1], None, site)
+            self._put_launch(call.name, call.words(2)[1], None, site)
         elif call.kind in ("fill", "copy"):
-            self._reasons[f"{label} is not modelled"] = None
-            self._put_launch(label, 0, None, site)
+            self._reasons[f"{call.name} is not modelled"] = None
+            self._put_launch(call.name, 0, None, site)
 
 
 class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
