@@ -44,6 +44,10 @@ _METADATA = {
     *("aten::_version", "aten::sym_size", "aten::sym_numel"),
 }
 
+_COUNTED = {"aten::nonzero", "aten::masked_select", "aten::index"}
+"""Operators that count first: their kernel reads the arguments behind the wait for the
+number of results, once more."""
+
 
 class Operators:
     """Carries out operators.
@@ -341,7 +345,8 @@ class Operators:
         note(world, got[0], next((t for _, t in given), None))
 
         def place(value: torch.Tensor) -> torch.Tensor:
-            return self._transfers.place(value, stream, op.label, site)
+            again = reads if op.name in _COUNTED else ()
+            return self._transfers.place(value, stream, op.label, site, again)
 
         result = replaced(got[0], place)
         return tuple(result) if isinstance(got[0], tuple) else result

@@ -7,11 +7,11 @@ form first, which it does on the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
-from sidestream.harness.runtime import CallSite, Stream, here
+from sidestream.harness.runtime import CallSite, Span, Stream, here
 from sidestream.harness.vtorch.shown import note
 from sidestream.harness.vtorch.storages import DEVICE, PINNED
 from sidestream.harness.vtorch.tensor_spans import spans
@@ -125,9 +125,17 @@ class Transfers:
         runtime.wait_stream(there, stream, site=site)
 
     def place(
-        self, value: torch.Tensor, stream: Stream, label: str, site: CallSite
+        self,
+        value: torch.Tensor,
+        stream: Stream,
+        label: str,
+        site: CallSite,
+        reads: Sequence[Span] = (),
     ) -> torch.Tensor:
-        """Return a device tensor that an operation on a stream fills with a value."""
+        """Return a device tensor that an operation on a stream fills with a value.
+
+        `reads` are the bytes it computes the value from again.
+        """
         storages = self._world.storages
         made = storages.device(
             value.dtype, tuple(value.shape), value.stride(), stream=stream, label=label
@@ -143,6 +151,7 @@ class Transfers:
                 kind="torch",
                 label=label,
                 stream=stream,
+                reads=reads,
                 writes=spans(made),
                 run=run,
                 site=site,
