@@ -1,8 +1,6 @@
-"""Barriers of a CTA: who arrives, who waits, and the parity that a count implies.
+"""Barriers of a CTA: who arrives and who waits (`common/phases.py` tells of parities).
 
-Every barrier is passed once per event, and both sides count the same events, so stage
-and parity follow from a count and no state is shared. A sub-tile without work has no
-events: nobody arrives and nobody waits for it.
+A sub-tile without work has no events: nobody arrives and nobody waits for it.
 
     name           arrivals                      event
     RECORD_FULL    1 loader lane                 a unit record is written
@@ -112,29 +110,6 @@ def arrivals(config: KernelConfig) -> list[int]:
 
 
 @cute.jit
-def init_barriers(
-    config: cutlass.Constexpr[KernelConfig], barriers: cute.Pointer
-) -> None:
-    """Initialise all that are used; one thread calls, the CTA synchronises after."""
-    counts = arrivals(config)
-    for index in cutlass.range_constexpr(len(counts)):
-        if cutlass.const_expr(counts[index] > 0):
-            cute.arch.mbarrier_init(barriers + index, counts[index])
-
-
-@cute.jit
-def stage_and_parity(
-    count: Int32, stages: cutlass.Constexpr[int]
-) -> tuple[Int32, Int32]:
-    """Stage of the `count`-th item and the parity of the phase that fills it.
-
-    The consumer waits on FULL with this parity; the producer waits on EMPTY with the
-    opposite one, which a fresh barrier passes at once.
-    """
-    return count % stages, (count // stages) & 1
-
-
-@cute.jit
 def slot_and_count(
     config: cutlass.Constexpr[KernelConfig], sub: Int32, tiles: Int32
 ) -> tuple[Int32, Int32]:
@@ -144,36 +119,6 @@ def slot_and_count(
         slot = tiles % SLOTS
         count = tiles // SLOTS
     return slot, count
-
-
-@cute.jit
-def wait_full(barrier: cute.Pointer, count: Int32) -> None:
-    """Wait for event number `count` (from 0) of a barrier with one stage."""
-    cute.arch.mbarrier_wait(barrier, count & 1)
-
-
-@cute.jit
-def wait_empty(barrier: cute.Pointer, count: Int32) -> None:
-    """Wait until the place of event number `count` is free; the first one is."""
-    cute.arch.mbarrier_wait(barrier, (count & 1) ^ 1)
-
-
-@cute.jit
-def arrive_warp(barrier: cute.Pointer) -> None:
-    """One arrival for the calling warp, after all its lanes are done."""
-    cute.arch.sync_warp()
-    if cute.arch.lane_idx() == 0:
-        cute.arch.mbarrier_arrive(barrier)
-
-
-@cute.jit
-def expect_bytes(barrier: cute.Pointer, count: Int32) -> None:
-    """Arrive for one thread, and let the phase wait for `count` bytes.
-
-    Relaxed: the thread has written nothing that a waiter reads, and what completes
-    the bytes orders them (PTX ISA, "mbarrier.arrive", "cp.async.bulk.tensor").
-    """
-    cute.arch.mbarrier_arrive_and_expect_tx(barrier, count, relaxed=True)
 
 
 @cute.jit

@@ -17,6 +17,7 @@ run from the right, so that only the first one has such rows.
 import cutlass
 from cutlass import Float32, Int32, Int64, Uint32, cute
 
+from sidestream.kernels.common import phases
 from sidestream.kernels.common.element import output_type
 from sidestream.kernels.common.factors import (
     largest_magnitude,
@@ -78,7 +79,7 @@ def clear_tail(
     for part in cutlass.range_constexpr(config.v_slices):
         below = first - part * config.v_keys
         if below < config.v_keys:
-            stage, _ = bar.stage_and_parity(count + part, config.stages)
+            stage, _ = phases.stage_and_parity(count + part, config.stages)
             elements = config.stage_bytes // config.element_bytes
             tile = smem_kv + cute.assume(stage * elements, divby=elements)
             clear_rows(config, tile, below, thread)
@@ -161,7 +162,7 @@ def stage_output(
     for group in cutlass.range_constexpr(config.out_blocks // together):
         for place in cutlass.range_constexpr(together):
             buffer = first + place
-            bar.wait_empty(barriers + (bar.DRAINED + buffer), outputs[buffer])
+            phases.wait_empty(barriers + (bar.DRAINED + buffer), outputs[buffer])
             column = tmem.O_COLUMN[sub] + (group * together + place) * config.out_chunk
             for part in cutlass.range_constexpr(config.out_chunk // LOAD):
                 values.fill(0.0)
@@ -218,7 +219,7 @@ def follow_tiles(
             first = facts[record.end_tile(sub)] - 1
             last = facts[record.first_tile(sub)]
             if tile >= last and tile <= first:
-                bar.wait_full(barriers + (bar.STATS_FULL + sub), counts[sub])
+                phases.wait_full(barriers + (bar.STATS_FULL + sub), counts[sub])
                 alpha = messages[sub, thread, 0]
                 cute.arch.mbarrier_arrive(barriers + (bar.STATS_EMPTY + sub))
                 counts[sub] = counts[sub] + 1
@@ -226,7 +227,7 @@ def follow_tiles(
                     # The scores behind the message may be older than the product
                     # before. With a slot for each sub-tile they came after it.
                     if tile < first:
-                        bar.wait_full(barriers + (bar.O_FULL + sub), products[sub])
+                        phases.wait_full(barriers + (bar.O_FULL + sub), products[sub])
                         products[sub] = products[sub] + 1
                 if tile < first and cute.arch.vote_any_sync(alpha != Float32(1.0)):
                     tmem.fence_after()
@@ -283,7 +284,7 @@ def run_correction(
         steps = facts[record.END] - facts[record.BEGIN]
         tailed, tail = record.value_tail(config, facts)
         if tailed:
-            bar.wait_full(barriers + bar.V_LANDED, tails)
+            phases.wait_full(barriers + bar.V_LANDED, tails)
             tails = tails + 1
             ahead = cutlass.min(steps, Int32(config.lead)) * config.k_slices
             clear_tail(config, smem_kv, count + ahead, tail, thread)
@@ -303,12 +304,12 @@ def run_correction(
                 top = -Float32.inf
                 total = Float32(0.0)
                 if visits > 0:
-                    bar.wait_full(barriers + (bar.STATS_FULL + sub), counts[sub])
+                    phases.wait_full(barriers + (bar.STATS_FULL + sub), counts[sub])
                     top = messages[sub, thread, 0]
                     total = messages[sub, thread, 1]
                     cute.arch.mbarrier_arrive(barriers + (bar.STATS_EMPTY + sub))
                     counts[sub] = counts[sub] + 1
-                    bar.wait_full(barriers + (bar.O_FULL + sub), products[sub])
+                    phases.wait_full(barriers + (bar.O_FULL + sub), products[sub])
                     products[sub] = products[sub] + 1
                     tmem.fence_after()
                 factor, row_lse = finish_row(config, top, total, sink)

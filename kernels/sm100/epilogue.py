@@ -8,6 +8,7 @@ nobody; they are staged, but never stored.
 import cutlass
 from cutlass import Int32, Int64, Uint32, cute
 
+from sidestream.kernels.common import phases
 from sidestream.kernels.common.swizzle import UNITS, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import unit as record
@@ -93,7 +94,7 @@ def run_epilogue(
                     place = sub * buffers + buffer
                     elements = BLOCK_BYTES // config.out_bytes
                     offset = place * elements
-                    bar.wait_full(barriers + (bar.STAGED + place), counts[buffer])
+                    phases.wait_full(barriers + (bar.STAGED + place), counts[buffer])
                     store_rows(
                         config,
                         smem_out + cute.assume(offset, divby=elements),
@@ -107,7 +108,7 @@ def run_epilogue(
                         column0 + block * config.out_chunk,
                         out_token_stride,
                     )
-                    bar.arrive_warp(barriers + (bar.DRAINED + place))
+                    phases.arrive_warp(barriers + (bar.DRAINED + place))
                     counts[buffer] = counts[buffer] + 1
         turn = turn + 1
         record.read_unit(barriers, records, turn, facts)

@@ -15,6 +15,7 @@ neighbour in the cluster on others that need the same keys, or on other columns 
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
+from sidestream.kernels.common import phases
 from sidestream.kernels.common.element import element_type, output_type
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import config as facts
@@ -106,7 +107,7 @@ def forward(
     claim = smem.allocate_array(Int32, 1, byte_alignment=4)
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     if thread == 0:
-        bar.init_barriers(config, barriers)
+        phases.init_barriers(bar.arrivals(config), barriers)
     if warp == config.matmul_warp:
         cute.arch.alloc_tmem(tmem.COLUMNS, tmem_address)
         cute.arch.relinquish_tmem_alloc_permit()

@@ -14,7 +14,7 @@ import cutlass
 from cutlass import Int16, Int32, cute
 from cutlass._mlir.dialects import nvvm
 
-from sidestream.kernels.common import worklist
+from sidestream.kernels.common import phases, worklist
 from sidestream.kernels.common.tokens import tma_views
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import unit as record
@@ -44,7 +44,7 @@ def claim_for_pair(
             cute.arch.store_async_dsmem(claim, unit, barriers + bar.CLAIM_FULL, 1)
     else:
         with cute.arch.elect_one():
-            bar.expect_bytes(barriers + bar.CLAIM_FULL, CLAIM_BYTES)
+            phases.expect_bytes(barriers + bar.CLAIM_FULL, CLAIM_BYTES)
         bar.wait_pair(barriers + bar.CLAIM_FULL, turn & 1)
         unit = cute.make_tensor(claim, cute.make_layout(1))[0]
         cute.arch.sync_warp()
@@ -61,7 +61,7 @@ def claim_stage(
 ) -> tuple[Int32, cute.Pointer]:
     """Stage of slice `count`, free in both CTAs, and the barrier that hears of it."""
     stages = config.stages
-    stage, parity = bar.stage_and_parity(count, stages)
+    stage, parity = phases.stage_and_parity(count, stages)
     bar.wait_pair(barriers + (bar.TILE_EMPTY + stage), parity ^ 1)
     return stage, barriers + (bar.TILE_FULL + stage)
 
@@ -88,7 +88,7 @@ def fill_stage(
     blocks from `column` on. The barrier waits for the `expected` bytes of all shares.
     """
     with cute.arch.elect_one():
-        bar.expect_bytes(full, expected)
+        phases.expect_bytes(full, expected)
     if keys > first:
         for block in cutlass.range_constexpr(blocks):
             source = tokens[None, row, column + block]
@@ -203,13 +203,13 @@ def load_queries(
     for sub in cutlass.range_constexpr(config.sub_tiles):
         if facts[record.first_tile(sub)] < facts[record.end_tile(sub)]:
             full = barriers + (bar.Q_FULL + sub)
-            bar.wait_empty(barriers + (bar.Q_EMPTY + sub), queries[sub])
+            phases.wait_empty(barriers + (bar.Q_EMPTY + sub), queries[sub])
             rows = facts[record.LEN_Q] - (row0 + sub * config.tile_m)
             expected = Int32(config.q_bytes)
             if rows <= config.box:
                 expected = Int32(config.q_bytes // 2)
             with cute.arch.elect_one():
-                bar.expect_bytes(full, expected)
+                phases.expect_bytes(full, expected)
             for half in cutlass.range_constexpr(2):
                 if rows > half * config.box:
                     for block in cutlass.range_constexpr(config.chunks):
@@ -337,7 +337,7 @@ def run_loader(
     # What the other CTA still sends here has to arrive before this CTA may end: its
     # last commits, and its receipt of the last claim.
     for tail in cutlass.range(config.stages, unroll=1):
-        stage, parity = bar.stage_and_parity(count + tail, config.stages)
+        stage, parity = phases.stage_and_parity(count + tail, config.stages)
         bar.wait_pair(barriers + (bar.TILE_EMPTY + stage), parity ^ 1)
     if rank == 0:
         bar.wait_pair(barriers + bar.CLAIM_EMPTY, turn & 1)

@@ -15,6 +15,7 @@ from cutlass import Float32, Int32, cute
 from cutlass.cute.nvgpu import OperandMajorMode, tcgen05
 from cutlass.utils import blackwell_helpers
 
+from sidestream.kernels.common import phases
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import tensor_memory as tmem
@@ -117,7 +118,7 @@ def await_stage(
     config: cutlass.Constexpr[KernelConfig], barriers: cute.Pointer, count: Int32
 ) -> Int32:
     """Wait until slice `count` has landed; its stage."""
-    stage, parity = bar.stage_and_parity(count, config.stages)
+    stage, parity = phases.stage_and_parity(count, config.stages)
     cute.arch.mbarrier_wait(barriers + (bar.TILE_FULL + stage), parity)
     return stage
 
@@ -196,7 +197,7 @@ def run_matmul(
                     taken = behind >= last and behind <= first
                     slot, number = bar.slot_and_count(config, Int32(sub), tiles[sub])
                     if taken:
-                        bar.wait_full(barriers + (bar.P_READY + slot), number)
+                        phases.wait_full(barriers + (bar.P_READY + slot), number)
                         tmem.fence_after()
                         tiles[sub] = tiles[sub] + 1
                     output = cute.make_tensor(base + tmem.O_COLUMN[sub], layout_o)
@@ -233,7 +234,7 @@ def run_matmul(
                     if taken:
                         begun[sub] = begun[sub] + 1
                         if tile == first:
-                            bar.wait_full(barriers + (bar.Q_FULL + sub), units[sub])
+                            phases.wait_full(barriers + (bar.Q_FULL + sub), units[sub])
                             units[sub] = units[sub] + 1
                         # The scores overwrite the weights that an earlier product
                         # reads; their accumulators differ, so issue order alone is no

@@ -19,6 +19,7 @@ import cutlass
 from cutlass import Float32, Int32, cute
 from cutlass._mlir.dialects import nvvm
 
+from sidestream.kernels.common import phases
 from sidestream.kernels.common.bounds import row_limits
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.common.factors import read_factor
@@ -138,7 +139,7 @@ def walk_tiles(
         key0 = (end - 1 - step) * n
         slot, number = bar.slot_and_count(config, sub, counts[0])
         column = slot * tmem.SLOT_COLUMNS
-        bar.wait_full(barriers + (bar.S_FULL + slot), number)
+        phases.wait_full(barriers + (bar.S_FULL + slot), number)
         tmem.fence_after()
         for part in cutlass.range_constexpr(n // LOAD):
             tmem.load_row(
@@ -162,7 +163,7 @@ def walk_tiles(
         # read yet: within a unit the scores that were waited for come behind P_READY of
         # the tile before, which the correction warps give after reading. Any span can
         # hold the first tile. A single one has scores before that.
-        bar.wait_empty(barriers + (bar.STATS_EMPTY + sub), counts[1])
+        phases.wait_empty(barriers + (bar.STATS_EMPTY + sub), counts[1])
         message[0] = alpha
         cute.arch.mbarrier_arrive(barriers + (bar.STATS_FULL + sub))
 
@@ -246,7 +247,7 @@ def run_softmax(
                     scale_log2,
                     span != 1,
                 )
-            bar.wait_empty(barriers + (bar.STATS_EMPTY + sub), counts[1])
+            phases.wait_empty(barriers + (bar.STATS_EMPTY + sub), counts[1])
             message[0] = state[0]
             if cutlass.const_expr(config.narrow):
                 message[0] = state[0] - config.bias

@@ -8,6 +8,7 @@ them see the same tile ranges, because the loader alone derives them.
 import cutlass
 from cutlass import Boolean, Int32, cute
 
+from sidestream.kernels.common import phases
 from sidestream.kernels.common.bounds import tile_range
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100.config import KernelConfig
@@ -109,7 +110,7 @@ def publish_unit(
     barriers: cute.Pointer, records: cute.Tensor, turn: Int32, facts: cute.Tensor
 ) -> None:
     """Write record number `turn`; one that is not LIVE ends every reader's loop."""
-    slot, parity = bar.stage_and_parity(turn, bar.RECORDS)
+    slot, parity = phases.stage_and_parity(turn, bar.RECORDS)
     cute.arch.mbarrier_wait(barriers + (bar.RECORD_EMPTY + slot), parity ^ 1)
     with cute.arch.elect_one():
         cute.autovec_copy(facts, records[slot, None])
@@ -121,10 +122,10 @@ def read_unit(
     barriers: cute.Pointer, records: cute.Tensor, turn: Int32, facts: cute.Tensor
 ) -> None:
     """Copy record number `turn` into registers and give its place back."""
-    slot, parity = bar.stage_and_parity(turn, bar.RECORDS)
+    slot, parity = phases.stage_and_parity(turn, bar.RECORDS)
     cute.arch.mbarrier_wait(barriers + (bar.RECORD_FULL + slot), parity)
     cute.autovec_copy(records[slot, None], facts)
-    bar.arrive_warp(barriers + (bar.RECORD_EMPTY + slot))
+    phases.arrive_warp(barriers + (bar.RECORD_EMPTY + slot))
 
 
 @cute.jit

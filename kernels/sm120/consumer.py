@@ -3,10 +3,11 @@
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
+from sidestream.kernels.common import phases
 from sidestream.kernels.common.bounds import tile_range
 from sidestream.kernels.common.normalise import finish_row, store_lse
+from sidestream.kernels.sm120 import barriers as bar
 from sidestream.kernels.sm120 import record as unit_record
-from sidestream.kernels.sm120 import ring
 from sidestream.kernels.sm120.config import BAND, KernelConfig
 from sidestream.kernels.sm120.epilogue import stage_output, store_rows
 from sidestream.kernels.sm120.mainloop import walk_tiles
@@ -63,8 +64,8 @@ def finish_unit(
                     row_lse,
                 )
     # All lanes have read their Q rows before any lane overwrites them: the warp has met
-    # in `ring.release` behind each tile. Every lane's part is staged before another
-    # lane copies it out.
+    # in `arrive_warp` behind each tile. Every lane's part is staged before another lane
+    # copies it out.
     for band in cutlass.range_constexpr(config.bands):
         stage_output(
             config, smem_q, tile_row + lane // 4, BAND * band, output[None, band]
@@ -108,7 +109,7 @@ def run_consumer(
     total = cute.make_rmem_tensor((2, config.bands), Float32)
     turn = Int32(0)
     count = Int32(0)
-    cute.arch.mbarrier_wait(barriers + ring.Q_FULL, turn & 1)
+    phases.wait_full(barriers + bar.Q_FULL, turn)
     live = record[unit_record.LIVE]
     while live != 0:
         head = record[unit_record.HEAD]
@@ -178,7 +179,7 @@ def run_consumer(
         # The staging was written through the generic proxy; the next Q tile arrives
         # through the async proxy.
         cute.arch.fence_proxy("async.shared", space="cta")
-        ring.release(barriers + ring.Q_EMPTY)
+        phases.arrive_warp(barriers + bar.Q_EMPTY)
         turn = turn + 1
-        cute.arch.mbarrier_wait(barriers + ring.Q_FULL, turn & 1)
+        phases.wait_full(barriers + bar.Q_FULL, turn)
         live = record[unit_record.LIVE]

@@ -8,9 +8,10 @@ Needs `mma.sync`, `ldmatrix`, TMA and mbarriers, all of which sm_90a has too.
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
+from sidestream.kernels.common import phases
 from sidestream.kernels.common.element import element_type
+from sidestream.kernels.sm120 import barriers as bar
 from sidestream.kernels.sm120 import record as unit_record
-from sidestream.kernels.sm120 import ring
 from sidestream.kernels.sm120.config import LOADER_REGISTERS, KernelConfig
 from sidestream.kernels.sm120.consumer import run_consumer
 from sidestream.kernels.sm120.loader import run_loader
@@ -65,14 +66,12 @@ def forward(
     smem_v = smem.allocate_tensor(
         dtype, layout_v.outer, byte_alignment=1024, swizzle=layout_v.inner
     )
-    barriers = smem.allocate_array(
-        Int64, ring.barrier_count(config.stages), byte_alignment=8
-    )
+    barriers = smem.allocate_array(Int64, len(bar.arrivals(config)), byte_alignment=8)
     record = smem.allocate_tensor(
         Int32, cute.make_layout(unit_record.WORDS), byte_alignment=16
     )
     if thread == 0:
-        ring.init_barriers(config, barriers)
+        phases.init_barriers(bar.arrivals(config), barriers)
     # The barrier orders the initialisation for threads. The fence makes it known to
     # the async proxy, whose copies complete on these mbarriers (PTX ISA,
     # "fence.mbarrier_init").

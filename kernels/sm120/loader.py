@@ -3,12 +3,12 @@
 import cutlass
 from cutlass import Int32, cute
 
-from sidestream.kernels.common import worklist
+from sidestream.kernels.common import phases, worklist
 from sidestream.kernels.common.bounds import tile_range
 from sidestream.kernels.common.config import ROW_BYTES
 from sidestream.kernels.common.tokens import tma_views
+from sidestream.kernels.sm120 import barriers as bar
 from sidestream.kernels.sm120 import record as unit_record
-from sidestream.kernels.sm120 import ring
 from sidestream.kernels.sm120.config import KernelConfig
 
 
@@ -32,12 +32,8 @@ def load_stage(
     """
     cute.arch.mbarrier_wait(empty, parity ^ 1)
     cute.arch.fence_proxy("async.shared", space="cta")
-    # Relaxed: the thread has written nothing that a consumer reads behind this, and
-    # the completion of the copy orders its bytes (PTX ISA, "mbarrier.arrive").
     with cute.arch.elect_one():
-        cute.arch.mbarrier_arrive_and_expect_tx(
-            full, config.tile_n * chunks * ROW_BYTES, relaxed=True
-        )
+        phases.expect_bytes(full, config.tile_n * chunks * ROW_BYTES)
     for block in cutlass.range_constexpr(chunks):
         cute.copy(
             atom,
@@ -62,7 +58,7 @@ def load_tile(
 ) -> None:
     """Load K and V of one tile, the `count`-th of the CTA."""
     stages = config.stages
-    stage, parity = ring.stage_and_parity(count, stages)
+    stage, parity = phases.stage_and_parity(count, stages)
     load_stage(
         config,
         atom_k,
@@ -72,8 +68,8 @@ def load_tile(
         tile,
         stage,
         parity,
-        barriers + (ring.k_full(stages) + stage),
-        barriers + (ring.k_empty(stages) + stage),
+        barriers + (bar.k_full(stages) + stage),
+        barriers + (bar.k_empty(stages) + stage),
     )
     load_stage(
         config,
@@ -84,8 +80,8 @@ def load_tile(
         tile,
         stage,
         parity,
-        barriers + (ring.v_full(stages) + stage),
-        barriers + (ring.v_empty(stages) + stage),
+        barriers + (bar.v_full(stages) + stage),
+        barriers + (bar.v_empty(stages) + stage),
     )
 
 
@@ -159,18 +155,18 @@ def run_loader(
         shared_q, global_q = tma_views(
             atom_q, smem_q, tokens_q, config.tile_m, head, q_start + row0
         )
-        cute.arch.mbarrier_wait(barriers + ring.Q_EMPTY, (turn & 1) ^ 1)
+        phases.wait_empty(barriers + bar.Q_EMPTY, turn)
         with cute.arch.elect_one():
             unit_record.write_record(record, head, row0, q_start, len_q, len_kv)
             cute.arch.mbarrier_arrive_and_expect_tx(
-                barriers + ring.Q_FULL, config.q_bytes
+                barriers + bar.Q_FULL, config.q_bytes
             )
         for block in cutlass.range_constexpr(config.chunks):
             cute.copy(
                 atom_q,
                 global_q[None, 0, block],
                 shared_q[None, block],
-                tma_bar_ptr=barriers + ring.Q_FULL,
+                tma_bar_ptr=barriers + bar.Q_FULL,
             )
 
         for step in cutlass.range(1, end - begin, unroll=1):
@@ -189,7 +185,7 @@ def run_loader(
             count = count + 1
         turn = turn + 1
         unit = worklist.claim_unit(workspace)
-    cute.arch.mbarrier_wait(barriers + ring.Q_EMPTY, (turn & 1) ^ 1)
+    phases.wait_empty(barriers + bar.Q_EMPTY, turn)
     with cute.arch.elect_one():
         record[unit_record.LIVE] = Int32(0)
-        cute.arch.mbarrier_arrive(barriers + ring.Q_FULL)
+        cute.arch.mbarrier_arrive(barriers + bar.Q_FULL)

@@ -4,9 +4,10 @@ import cutlass
 from cutlass import Float32, Int32, Uint32, cute
 from cutlass.cute.nvgpu import warp as warp_ops
 
+from sidestream.kernels.common import phases
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.common.opaque import opaque
-from sidestream.kernels.sm120 import ring
+from sidestream.kernels.sm120 import barriers as bar
 from sidestream.kernels.sm120.config import BAND, KernelConfig
 from sidestream.kernels.sm120.softmax import (
     mask_scores,
@@ -204,11 +205,11 @@ def walk_tiles(
     values_start = a_origin(Int32(0))
     for step in cutlass.range(end - begin, unroll=1):
         key0 = (end - 1 - step) * config.tile_n
-        stage, parity = ring.stage_and_parity(count, stages)
+        stage, parity = phases.stage_and_parity(count, stages)
         k_offset = cute.assume(stage * k_elements, divby=k_elements)
         v_offset = cute.assume(stage * v_elements, divby=v_elements)
 
-        cute.arch.mbarrier_wait(barriers + (ring.k_full(stages) + stage), parity)
+        cute.arch.mbarrier_wait(barriers + (bar.k_full(stages) + stage), parity)
         score_tile(
             config,
             smem_q,
@@ -217,7 +218,7 @@ def walk_tiles(
             opaque(keys_start),
             scores,
         )
-        ring.release(barriers + (ring.k_empty(stages) + stage))
+        phases.arrive_warp(barriers + (bar.k_empty(stages) + stage))
 
         for band in cutlass.range_constexpr(bands):
             part = scores[None, band]
@@ -236,7 +237,7 @@ def walk_tiles(
 
         # Values are waited for before the weights are made, and weights are made 16
         # keys at a time: exponentials then run beside the products of other keys.
-        cute.arch.mbarrier_wait(barriers + (ring.v_full(stages) + stage), parity)
+        cute.arch.mbarrier_wait(barriers + (bar.v_full(stages) + stage), parity)
         fresh.fill(0.0)
         values_start_here = opaque(values_start)
         for k in cutlass.range_constexpr(config.tile_n // BAND):
@@ -260,6 +261,6 @@ def walk_tiles(
             total[half, band] = cute.math.fma(
                 total[half, band], alpha[half, band], fresh[half, band]
             )
-        ring.release(barriers + (ring.v_empty(stages) + stage))
+        phases.arrive_warp(barriers + (bar.v_empty(stages) + stage))
         count = count + 1
     return count
