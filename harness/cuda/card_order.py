@@ -226,7 +226,7 @@ class CardOrder:
         stream: int,
         site: CallSite,
     ) -> None:
-        if known.view or known.empty:
+        if known.view:
             return
         given = [(k, t) for k, t in tensors(args, kwargs) if self.on_card(t)]
         homes = {t.untyped_storage().data_ptr() for _, t in given}
@@ -236,9 +236,15 @@ class CardOrder:
             for t in made
             if isinstance(t, torch.Tensor)
             and self.on_card(t)
+            and t.untyped_storage().nbytes()
             and t.untyped_storage().data_ptr() not in homes
         ]
-        if not given and not new:
+        for tensor in new:
+            held = tensor.untyped_storage()
+            self._runtime.adopt_memory(
+                Span(held.data_ptr(), held.nbytes()), str(self._stream(stream)), site
+            )
+        if known.empty or not (given or new):
             return
         reads = spans_of(t for k, t in given if k not in known.unread)
         writes = spans_of((*(t for k, t in given if k in known.written), *new))

@@ -66,6 +66,22 @@ class ReuseCalls(State):
             join(self.order.host().clock, stream.clock)
         self.shadow.forget(Span(address, size))
 
+    def adopt_memory(self, span: Span, owner: str, site: CallSite) -> None:
+        """Take note of memory that another allocator handed out, and maybe again.
+
+        Whatever was known to be allocated there was freed before, at a place unknown.
+
+        Args:
+            span: The bytes.
+            owner: Name of the stream whose order its reuse follows.
+            site: Where it was allocated.
+        """
+        end, freed = span.start + span.size, CallSite(frames=("a place unknown",))
+        for held in self.tenancies.live():
+            if held.start < end and span.start < held.start + held.size:
+                self._end_tenancy(held.start, freed)
+        self._begin_tenancy(span.start, span.size, owner, site)
+
     def _begin_tenancy(
         self, start: int, size: int, owner: str, site: CallSite | None
     ) -> None:

@@ -221,6 +221,28 @@ def test_a_missing_edge_is_named(judge, call):
                for f in outcome.findings for s in f.sites)  # fmt: skip
 
 
+def handed_on_while_in_use(card):
+    size = 48 << 20  # beyond what malloc keeps: mapped anew, where the last one was
+    used = torch.empty(size, dtype=torch.uint8)
+    start = used.data_ptr()
+    with card.on(SIDE):
+        used.fill_(1)
+    del used
+    again = torch.empty(size, dtype=torch.uint8)
+    assert again.data_ptr() == start, "the memory was not handed on"
+    again.fill_(2)
+    card.edge(SIDE, CALL)
+
+
+def test_memory_handed_on_while_in_use_is_told_apart(judge):
+    outcome, _ = judge(handed_on_while_in_use)
+    assert outcome.status == "failed", outcome.reason
+    found = [f for f in outcome.findings if f.kind == "allocator-race"]
+    assert found
+    assert {f.kind for f in outcome.findings} == {"allocator-race"}
+    assert any("test_card_order.py" in frame for frame in found[0].extra["allocated"])
+
+
 def of_another_tensor(card):
     card.edge(CALL, SIDE)
     with card.on(SIDE):
