@@ -29,9 +29,11 @@ LARGEST_HEAD_DIM: dict[str, int] = {
 """Of queries and keys, and of values, by target."""
 
 LARGEST_NARROW_HEAD_DIM: dict[str, int] = {
+    "sm_120a": 256,
+    "sm_90a": 256,
     "sm_100a": 128,
 }
-"""The same of one-byte inputs; a target without an entry serves none."""
+"""The same of one-byte inputs."""
 
 _MULTIPROCESSORS: dict[str, int] = {
     "sm_120a": 188,
@@ -188,8 +190,6 @@ def _require_choice(name: str, value: object, allowed: tuple[object, ...]) -> No
 def _check_head_dims(spec: AttentionSpec) -> None:
     step, largest = 8, LARGEST_HEAD_DIM[spec.arch]
     if spec.narrow:
-        if spec.arch not in LARGEST_NARROW_HEAD_DIM:
-            raise PlanError(f"{spec.dtype} inputs are not served on {spec.arch}")
         # Rows of whole 16-byte units, as TMA and wide stores need.
         step, largest = 16, LARGEST_NARROW_HEAD_DIM[spec.arch]
     for name, value in (("head_dim", spec.head_dim), ("head_dim_v", spec.width_v)):

@@ -61,6 +61,16 @@ SHAPES = (
 )
 """By size; the first one that holds both head dimensions is used."""
 
+NARROW_SHAPES = (
+    Shape(
+        largest=(256, 128), tile_n=64, bands=2, ctas_per_sm=2, registers=232, lag=0.0
+    ),
+    Shape(
+        largest=(256, 256), tile_n=64, bands=1, ctas_per_sm=1, registers=240, lag=4.0
+    ),
+)
+"""Of one-byte elements. Registers are what they are of two; stages take half."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class KernelConfig(ForwardContract):
@@ -81,7 +91,7 @@ class KernelConfig(ForwardContract):
     def shape(self) -> Shape:
         """How the head dimensions are cut."""
         dims = self.head_dim, self.head_dim_v
-        for shape in SHAPES:
+        for shape in NARROW_SHAPES if self.narrow else SHAPES:
             if dims[0] <= shape.largest[0] and dims[1] <= shape.largest[1]:
                 return shape
         raise ValueError(f"no shape holds the head dimensions {dims}")
@@ -103,6 +113,15 @@ class KernelConfig(ForwardContract):
     def d_tiles(self) -> int:
         """8-column accumulator tiles of the output."""
         return self.head_dim_v // 8
+
+    @property
+    def bias(self) -> float:
+        """Log2 of the factor on all weights of a row: they reach 2^8 with the lag.
+
+        One byte holds few weights far below a row's largest: E4M3 rounds what is under
+        2^-10 to nothing. It holds 448, so that a factor costs nothing.
+        """
+        return 8.0 - self.shape.lag if self.narrow else 0.0
 
     @property
     def n_tiles(self) -> int:
@@ -154,8 +173,17 @@ class KernelConfig(ForwardContract):
 
     @property
     def row_chunks(self) -> int:
-        """Column blocks that the Q tile has room for: of Q, and then of O."""
-        return max(self.chunks, self.out_blocks)
+        """Column blocks that the Q tile has room for: of Q, and then of O.
+
+        Q of one byte is narrower than O of two. Such an O takes turns, so that the
+        keys of another CTA have room.
+        """
+        return self.chunks if self.narrow else max(self.chunks, self.out_blocks)
+
+    @property
+    def out_turns(self) -> int:
+        """Turns in which O leaves through the Q tile."""
+        return -(-self.out_blocks // self.row_chunks)
 
     @property
     def k_bytes(self) -> int:

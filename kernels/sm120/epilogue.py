@@ -1,17 +1,18 @@
 """Writing a warp's finished rows: the output through shared memory.
 
 Each warp stages its rows in its own rows of the Q tile, which it alone reads and
-which are dead once its last K tile is done; only the warp has to agree.
+which are dead once its last K tile is done; only the warp has to agree. An output that
+is wider than the tile's rows goes in turns, of as many column blocks as they have.
 """
 
 import cutlass
-from cutlass import Int32, Int64, Uint32, cute
+from cutlass import Float32, Int32, Int64, Uint32, cute
 
-from sidestream.kernels.common.element import element_type
+from sidestream.kernels.common.element import output_type
 from sidestream.kernels.common.opaque import opaque
-from sidestream.kernels.common.swizzle import UNIT, unit_pointer
+from sidestream.kernels.common.swizzle import UNITS, unit_pointer
 from sidestream.kernels.sm120.config import WARP, KernelConfig
-from sidestream.kernels.sm120.mainloop import words
+from sidestream.kernels.sm120.operands import words
 from sidestream.kernels.sm120.swizzle import origin, step_pointer
 
 
@@ -27,8 +28,8 @@ def stage_output(
 
     The lane's upper row in the tile is `below` rows below `row`.
     """
-    rounded = cute.make_rmem_tensor(4 * config.d_tiles, element_type(config))
-    rounded.store(output.load().to(element_type(config)))
+    rounded = cute.make_rmem_tensor(4 * config.d_tiles, output_type(config))
+    rounded.store(output.load().to(output_type(config)))
     packed = words(rounded, 2 * config.d_tiles)
     start = opaque(origin(row, Int32(0)) + (cute.arch.lane_idx() % 4) * 2)
     for d in cutlass.range_constexpr(config.d_tiles):
@@ -38,6 +39,45 @@ def stage_output(
                 cute.recast_ptr(place, dtype=Uint32), cute.make_layout(1)
             )
             word[0] = packed[2 * d + half]
+
+
+@cute.jit
+def stage_narrow(
+    config: cutlass.Constexpr[KernelConfig],
+    tile: cute.Pointer,
+    row: Int32,
+    below: cutlass.Constexpr[int],
+    output: cute.Tensor,
+    turn: cutlass.Constexpr[int],
+) -> None:
+    """Likewise for products of one-byte operands, the columns of one turn.
+
+    The lane has four neighbouring columns of every 16 (`operands.py`): 4 or 8 bytes.
+    """
+    quad = cute.arch.lane_idx() % 4
+    size = config.out_bytes
+    # 16 columns are `size` units of 16 bytes.
+    start = opaque(origin(row, quad * size // 4) + quad * size * 2 % 8)
+    wide = config.row_chunks * config.out_chunk // 16
+    values = cute.make_rmem_tensor(4, Float32)
+    rounded = cute.make_rmem_tensor(4, output_type(config))
+    packed = words(rounded, size)
+    first = turn * wide
+    for unit in cutlass.range_constexpr(min(wide, config.d_tiles // 2 - first)):
+        for half in cutlass.range_constexpr(2):
+            for column in cutlass.range_constexpr(4):
+                tile_of = 2 * (first + unit) + column % 2
+                values[column] = output[4 * tile_of + 2 * half + column // 2]
+            rounded.store(values.load().to(output_type(config)))
+            place = step_pointer(
+                tile, config.tile_m, start, below + 8 * half, size * unit
+            )
+            cute.autovec_copy(
+                packed,
+                cute.make_tensor(
+                    cute.recast_ptr(place, dtype=Uint32), cute.make_layout(size)
+                ),
+            )
 
 
 @cute.jit
@@ -62,14 +102,17 @@ def store_rows(
     first_token: Int64,
     live_rows: Int32,
     token_stride: Int64,
+    turn: cutlass.Constexpr[int],
 ) -> None:
     """Copy a warp's staged live rows to global memory, 16 bytes a lane.
 
     `tile_row` is the warp's first row in the tile, `out` the head's column of token 0,
     `first_token` the token of that row. Rows at or past `live_rows` belong to another
-    sequence, or to nobody, and are not touched.
+    sequence, or to nobody, and are not touched. `turn` says which columns are staged.
     """
-    units = config.head_dim_v // UNIT
+    width = config.out_chunk // UNITS
+    first = turn * config.row_chunks * UNITS
+    units = min(config.row_chunks * UNITS, config.head_dim_v // width - first)
     lane = opaque(cute.arch.lane_idx())
     live = cutlass.min(live_rows, Int32(config.rows_per_warp))
     for i in cutlass.range_constexpr(-(-config.rows_per_warp * units // WARP)):
@@ -80,5 +123,5 @@ def store_rows(
         unit = index % units
         if row < live:
             source = unit_pointer(tile, config.tile_m, tile_row + row, unit)
-            offset = (first_token + row) * token_stride + unit * UNIT
-            copy_unit(source, out + cute.assume(offset, divby=UNIT))
+            offset = (first_token + row) * token_stride + (first + unit) * width
+            copy_unit(source, out + cute.assume(offset, divby=width))

@@ -15,15 +15,16 @@ from sidestream.kernels.sm120 import record as unit_record
 from sidestream.kernels.sm120.config import LOADER_REGISTERS, KernelConfig
 from sidestream.kernels.sm120.consumer import run_consumer
 from sidestream.kernels.sm120.loader import run_loader
+from sidestream.kernels.sm120.operands import cell_type
 
 
 @cute.jit
 def unswizzled(
     tensor: cute.Tensor, config: cutlass.Constexpr[KernelConfig]
 ) -> cute.Pointer:
-    """The tile's pointer without a swizzle type; addresses are swizzled explicitly."""
+    """The tile's cells without a swizzle type; addresses are swizzled explicitly."""
     return cute.recast_ptr(
-        tensor.iterator, cute.make_swizzle(0, 4, 3), dtype=element_type(config)
+        tensor.iterator, cute.make_swizzle(0, 4, 3), dtype=cell_type(config)
     )
 
 
@@ -52,6 +53,11 @@ def forward(
     out_token_stride: Int64,
     out_head_stride: Int64,
     lse_head_stride: Int64,
+    descale_q: cute.Pointer | None,
+    descale_k: cute.Pointer | None,
+    descale_v: cute.Pointer | None,
+    scale_out: cute.Pointer | None,
+    amax: cute.Pointer | None,
 ) -> None:
     """Softmax(scale Q K^T + mask) V for every unit of the work list."""
     thread, _, _ = cute.arch.thread_idx()
@@ -123,6 +129,11 @@ def forward(
             out_token_stride,
             out_head_stride,
             lse_head_stride,
+            descale_q,
+            descale_k,
+            descale_v,
+            scale_out,
+            amax,
         )
 
 

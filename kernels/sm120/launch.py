@@ -113,6 +113,11 @@ def sidestream_sm120(
         out_token_stride,
         out_head_stride,
         lse_head_stride,
+        descale_q,
+        descale_k,
+        descale_v,
+        scale_out,
+        amax,
     ).launch(
         grid=(ctas, 1, 1),
         block=(config.threads, 1, 1),

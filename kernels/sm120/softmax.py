@@ -109,19 +109,22 @@ def rescale(
 
 @cute.jit
 def weigh(
+    config: cutlass.Constexpr[KernelConfig],
     scores: cute.Tensor,
     top: cute.Tensor,
     fresh: cute.Tensor,
     scale_log2: Float32,
 ) -> None:
-    """Turn the scores of 16 keys into unnormalised weights and add them to `fresh`.
+    """Turn the scores of some keys into unnormalised weights and add them to `fresh`.
 
-    `scores` has the 8 elements that a band's A fragment of those keys has, `top` and
-    `fresh` one for each of the two rows.
+    `scores` has the elements of whole accumulator tiles of a band, `top` and `fresh`
+    one for each of the two rows. Weights are 2^`config.bias` as large as `top` says.
     """
     for half in cutlass.range_constexpr(2):
         base = finite_or_zero(top[half])
-        for tile in cutlass.range_constexpr(2):
+        if cutlass.const_expr(config.bias > 0.0):
+            base = base - config.bias
+        for tile in cutlass.range_constexpr(cute.size(scores) // 4):
             for j in cutlass.range_constexpr(2):
                 index = 4 * tile + 2 * half + j
                 power = cute.math.fma(scores[index], scale_log2, -base)

@@ -1,4 +1,7 @@
-"""`ldmatrix` loads from a 128-byte-swizzled tile.
+"""`ldmatrix` loads from a 128-byte-swizzled tile, in cells of 16 bits.
+
+A cell is an element of two bytes, or two neighbours of one byte; what is said of
+columns here counts cells.
 
 Eight rows at one column unit touch all banks once, which is what one 8x8 matrix of
 `ldmatrix` reads.
@@ -114,22 +117,3 @@ def load_b_pair(
     """
     source = step_pointer(tile, rows, start, 16 * pair, 2 * k_step)
     load_matrices(dtype, source, fragment, transpose=False)
-
-
-@cute.jit
-def load_b_pair_transposed(
-    dtype: cutlass.Constexpr[Any],
-    tile: cute.Pointer,
-    rows: cutlass.Constexpr[int],
-    start: Int32,
-    pair: cutlass.Constexpr[int],
-    k_step: cutlass.Constexpr[int],
-    fragment: cute.Tensor,
-) -> None:
-    """Two B fragments where k runs over tile rows and n over columns.
-
-    Elements 0-3 belong to columns 16*pair .. +7, elements 4-7 to the next eight.
-    `start` is the `a_origin` of row 0.
-    """
-    source = step_pointer(tile, rows, start, 16 * k_step, 2 * pair)
-    load_matrices(dtype, source, fragment, transpose=True)

@@ -26,7 +26,10 @@ FLOAT8 = {"dtype": "float8_e4m3fn", "arch": "sm_100a", "head_dim": 128}
         ({"dtype": "float32"}, "dtype is 'float32'"),
         ({"out_dtype": "float32"}, "out_dtype is 'float32'"),
         ({"out_dtype": "bfloat16"}, "float16 inputs give their own type"),
-        ({"dtype": "float8_e5m2", "arch": "sm_90a"}, "not served on sm_90a"),
+        (
+            {"dtype": "float8_e5m2", "arch": "sm_90a", "head_dim": 272},
+            r"multiple of 16 in \[16, 256\]",
+        ),
         (FLOAT8 | {"head_dim": 72}, r"inputs it must be a multiple of 16 in"),
         (FLOAT8 | {"head_dim_v": 8}, r"multiple of 16 in \[16, 128\]"),
         (FLOAT8 | {"head_dim": 144}, r"multiple of 16 in \[16, 128\]"),
