@@ -9,6 +9,7 @@ from cutlass.base_dsl.compiler import DumpDir
 
 from sidestream.kernels.sm120.config import (
     LOADER_REGISTERS,
+    NARROW_SHAPES,
     SHAPES,
     SMEM_LIMIT,
     WARP,
@@ -41,12 +42,34 @@ TEXTS = {
     for name, dims in DIMS.items()
     for rows in (128, 64, 16)
 }
-SPILLED = {"d128-128-rows": 80, "d192x128-128-rows": 80}
+NARROW = replace(FULL, dtype="float8_e4m3fn", out_dtype="bfloat16")
+TEXTS |= {
+    f"fp8-{name}-{rows}-rows": replace(
+        NARROW, head_dim=dims[0], head_dim_v=dims[1], tile_m=rows
+    )
+    for name, dims in DIMS.items()
+    for rows in (128, 64, 16)
+}
+TEXTS |= {
+    f"fp8-{name}-to-fp8": replace(
+        NARROW, head_dim=dims[0], head_dim_v=dims[1], out_dtype="float8_e5m2"
+    )
+    for name, dims in DIMS.items()
+}
+SPILLED = {
+    "d128-128-rows": 80,
+    "d192x128-128-rows": 80,
+    "fp8-d128-128-rows": 64,
+    "fp8-d192x128-128-rows": 80,
+    "fp8-d128-to-fp8": 64,
+    "fp8-d192x128-to-fp8": 80,
+}
 """Bytes a thread; docs/kernels.md says why. Nothing else spills."""
 
 
 def test_every_shape_is_among_them():
-    assert {config.shape for config in TEXTS.values()} == set(SHAPES)
+    shapes = {config.shape for config in TEXTS.values()}
+    assert shapes == {*SHAPES, *NARROW_SHAPES}
 
 
 @pytest.mark.parametrize("name", TEXTS)
