@@ -154,5 +154,13 @@ MUTATION: tuple[Scenario, ...] = (
         scale_out=40.0,
     ),
     *_decode("decode-d128", head_dim=128, causal="bottom_right", window_left=200),
+    *_decode(
+        "decode-fp8-d128",
+        dtype=FLOAT8,
+        head_dim=128,
+        causal="bottom_right",
+        window_left=200,
+        descales=(0.75, 1.25, 0.5),
+    ),
 )
 """Not part of a check of everything: `record --scenario` takes them by name."""

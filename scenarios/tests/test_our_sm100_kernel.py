@@ -8,7 +8,7 @@ The whole catalogue takes minutes, most of them in the compiler:
 from dataclasses import replace
 
 import pytest
-from sm100_runs import (
+from our_runs import (
     UNEQUAL,
     make_bench,
     require_clean,

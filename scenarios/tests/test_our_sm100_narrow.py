@@ -6,7 +6,7 @@ All of them: `sidestream check --arch sm_100a --scenario 'fp8-*'`.
 from dataclasses import replace
 
 import pytest
-from sm100_runs import (
+from our_runs import (
     UNEQUAL,
     make_bench,
     require_clean,

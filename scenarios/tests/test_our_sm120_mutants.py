@@ -6,6 +6,7 @@ Every synchronisation is taken to order nothing, over launches that reach all of
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -25,15 +26,19 @@ from sidestream.harness.ptx.decode import decode
 from sidestream.harness.ptx.parser import parse
 
 
+def record(out, family, launches):
+    command = [sys.executable, "-m", "sidestream.harness.cli", "record", "--no-races"]
+    command += ["--arch", "sm_120a", "--out", str(out)]
+    for launch in launches:
+        command += ["--scenario", f"mutate-{family}-{launch}"]
+    subprocess.run(command, check=True, capture_output=True)
+    return out
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     out = tmp_path_factory.mktemp("mutants") / "run"
-    command = [sys.executable, "-m", "sidestream.harness.cli", "record", "--no-races"]
-    command += ["--arch", "sm_120a", "--out", str(out)]
-    for launch in ("one", "none", "many", "crowd"):
-        command += ["--scenario", f"mutate-decode-d128-{launch}"]
-    subprocess.run(command, check=True, capture_output=True)
-    return out
+    return record(out, "decode-d128", ("one", "none", "many", "crowd"))
 
 
 def court_of(recorded, kernel, *, without=()):
@@ -61,6 +66,20 @@ def test_the_launches_reach_every_synchronisation(court):
 
 
 def test_every_order_is_needed_but_that_of_the_first_fence(court):
+    assert len(orders_needed(court)) > 30
+
+
+def test_turns_of_an_output_of_one_byte_inputs_are_parted(court, tmp_path):
+    """Rows of a turn are copied out before the next are put there."""
+    out = record(tmp_path, "decode-fp8-d128", ("one", "none", "many"))
+    narrow = orders_needed(court_of(out, "forward"))
+    turns = Counter(op for op, _ in narrow)
+    turns.subtract(op for op, _ in orders_needed(court))
+    assert {op: n for op, n in turns.items() if n} == {"bar.warp.sync": 2}
+
+
+def orders_needed(court):
+    """Judge every synchronisation weakened; that of the first fence is not needed."""
     statuses = {
         (mutant.site.instruction.op, mutant.site.index): court.judge(mutant).status
         for mutant in mutants_of(court.function)
@@ -68,7 +87,7 @@ def test_every_order_is_needed_but_that_of_the_first_fence(court):
     }
     left = {op: status for (op, _), status in statuses.items() if status != CAUGHT}
     assert left == {"fence.mbarrier_init": EQUIVALENT}
-    assert len(statuses) > 30
+    return statuses
 
 
 def test_bytes_and_counts_are_needed(court):

@@ -1,9 +1,10 @@
-"""Calls of our SM100 kernel, and what has to be true of them."""
+"""Calls of our kernels, and what has to be true of them."""
 
 from pathlib import Path
 
 from many_schedules import SEEDS, ManySchedules
 
+from sidestream.harness.dsl.chip import CHIPS
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Verdict
 from sidestream.harness.run.bench import Bench
@@ -13,7 +14,6 @@ from sidestream.harness.run.script import run_script
 from sidestream.harness.run.settings import Settings
 from sidestream.harness.runtime import Landing
 from sidestream.kernels.plan import config_of
-from sidestream.kernels.sm100.config import SMEM_LIMIT
 from sidestream.kernels.spec import AttentionSpec
 from sidestream.scenarios.scenario import Scenario
 
@@ -33,8 +33,9 @@ UNEQUAL = Scenario(
 )
 
 
-def make_bench():
-    return Bench(settings=Settings(arch="sm_100a", kernel="sm100"))
+def make_bench(arch="sm_100a"):
+    kernel = "sm100" if arch == "sm_100a" else "sm120"
+    return Bench(settings=Settings(arch=arch, kernel=kernel))
 
 
 def require_clean(bench, scenario):
@@ -45,13 +46,13 @@ def require_clean(bench, scenario):
     return outcome.case
 
 
-def require_no_race_of_streams(*arguments):
+def require_no_race_of_streams(*arguments, arch="sm_100a"):
     """Two streams, scratch that goes back to the allocator, capture of a first call."""
     asked = [word for name in SITUATIONS for word in ("--situation", name)]
     done = run_script(
         PLAY,
         [*asked, *arguments],
-        arch="sm_100a",
+        arch=arch,
         landing=Landing.parse("latest"),
         options=Options(),
         profile=None,
@@ -71,9 +72,11 @@ def require_equal_bits(bench, scenario):
     assert outcome.case.verdict is Verdict.CLEAN
     # What the launch asks for, as the configuration says, and the chip has.
     _, forward = run.asked
-    config = config_of(AttentionSpec(arch="sm_100a", **scenario.declaration()))
+    arch = bench.settings.arch
+    config = config_of(AttentionSpec(arch=arch, **scenario.declaration()))
     assert forward.block == (config.threads, 1, 1)
     assert forward.cluster == (config.cluster, 1, 1)
     asked = forward.dynamic_smem
-    assert config.smem_bytes - 512 <= asked <= config.smem_bytes <= SMEM_LIMIT
+    assert config.smem_bytes - 512 <= asked <= config.smem_bytes
+    assert asked <= CHIPS[arch].smem_per_block
     return run
