@@ -104,7 +104,7 @@ def problems(arch: str) -> tuple[Scenario, ...]:
     """Return what is measured on a target."""
     largest = LARGEST_HEAD_DIM[arch]
     wide = tuple(p for p in WIDE_PROBLEMS if p.head_dim <= largest)
-    return PROBLEMS + wide + (NARROW_PROBLEMS if arch == "sm_100a" else ())
+    return PROBLEMS + wide + NARROW_PROBLEMS
 
 
 def measure(arch: str, impls: Sequence[str] = ()) -> Iterator[Measured]:
