@@ -170,6 +170,7 @@ FEATURES = {
     "fa4_split": 3,
     "fa4_captured": 4,
     "cudnn_graph": 1,
+    "cudnn_lse": 6,
 }
 """Scripts of features of the packages, with the launches that each makes."""
 
