@@ -11,7 +11,7 @@ NAN_TAIL_THROUGH_V = Bug(
     issue="NVIDIA/cudnn-frontend#842",
     edits=(
         Edit(
-            file="sm120/mainloop.py",
+            file="sm120/values.py",
             old="if cutlass.const_expr(clip):",
             new="if cutlass.const_expr(False):",
         ),

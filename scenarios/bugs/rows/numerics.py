@@ -48,7 +48,7 @@ NUMERICS: tuple[Row, ...] = (
                 scenario="nan-tail",
                 edits=(
                     Edit(
-                        file="sm120/mainloop.py",
+                        file="sm120/values.py",
                         old=_CLIP,
                         new=_CLIP.replace("clip", "False"),
                     ),
