@@ -9,7 +9,7 @@ results = prepared.execute(tensors, workspace)   # the launches
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -169,6 +169,20 @@ class Results:
     lse: torch.Tensor | None
     returned: bool
     amax: torch.Tensor | None = None
+
+    @property
+    def outputs(self) -> tuple[torch.Tensor, ...]:
+        """The tensors that there are."""
+        every = (self.out, self.lse, self.amax)
+        return tuple(tensor for tensor in every if tensor is not None)
+
+    def kept(self) -> Results:
+        """Return copies in memory of their own, made on the current stream."""
+        lse, amax = (
+            tensor.clone() if tensor is not None else None
+            for tensor in (self.lse, self.amax)
+        )
+        return replace(self, out=self.out.clone(), lse=lse, amax=amax)
 
 
 class Prepared(Protocol):

@@ -145,7 +145,9 @@ class Series:
                 turned = list(self._turned(change))
                 for bits, by in turned:
                     bits.bitwise_xor_(by)
-                made.results = _kept(make())
+                results = make()
+                # What an interface has allocated the next replay overwrites.
+                made.results = results.kept() if results.returned else results
                 for bits, by in turned:
                     bits.bitwise_xor_(by)
                 if made.like is None:
@@ -264,14 +266,3 @@ class Series:
 def _unfetched(label: str) -> Execution:
     """Return a call whose results stayed on the card, where they equal another's."""
     return Execution(label=label, out=np.zeros((0, 0, 0), np.uint16), lse=None)
-
-
-def _kept(results: Results) -> Results:
-    """Keep results that the next call would overwrite in memory of its own."""
-    if not results.returned:
-        return results
-    lse, amax = (
-        kept.clone() if kept is not None else None
-        for kept in (results.lse, results.amax)
-    )
-    return replace(results, out=results.out.clone(), lse=lse, amax=amax)

@@ -8,7 +8,7 @@ unordered with both, and a race.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from sidestream.harness.checks import streams
@@ -88,8 +88,7 @@ def check(
             with world.on(world.another_stream()):
                 made = call.run(prepared)
             with world.on(world.stream):
-                lse = made.lse.clone() if made.lse is not None else None
-                taken = Results(out=made.out.clone(), lse=lse, returned=True)
+                taken = replace(made.kept(), returned=True)
             world.wait()
         except (UnsupportedError, BuildError) as raised:
             unknown = str(raised)

@@ -90,7 +90,7 @@ class VirtualCapture:
         if self._exec is None or results is None:
             raise RuntimeError("a replay without a capture")
         call.reset(pattern)
-        for tensor in (results.out, results.lse) if results.returned else ():
+        for tensor in results.outputs if results.returned else ():
             self._clear(tensor)
         run = CallRun(order=InOrder(table=call.world.table, profile=profile))
         self._run, self.options = run, options
@@ -153,9 +153,9 @@ class VirtualCapture:
         if not run.outcomes or run.outcomes[-1].finished:
             run.order.run(launch, self.options())
 
-    def _clear(self, tensor: torch.Tensor | None) -> None:
+    def _clear(self, tensor: torch.Tensor) -> None:
         """Let an output that execute made hold what nobody computed."""
-        home = self.call.world.allocation(tensor) if tensor is not None else None
+        home = self.call.world.allocation(tensor)
         if home is not None:
             home.data[:] = np.uint8(CLEARED)
             home.forget_writes()

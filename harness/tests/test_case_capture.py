@@ -1,6 +1,7 @@
 """A case captures its first call, and calls beside a stream: what fails that."""
 
 import dataclasses
+import functools
 
 import pytest
 import torch
@@ -204,6 +205,30 @@ class FillsOnTheCurrentStream(StreamedOracle):
         return super().execute(tensors, workspace)
 
 
+class TellsTheLargest(PreparedOracle):
+    """Returns a largest output of 1."""
+
+    largest = 1.0
+
+    @functools.cached_property
+    def amax(self):
+        return self.world.upload(torch.tensor([self.largest]), "largest")
+
+    def results(self, tensors):
+        return dataclasses.replace(super().results(tensors), amax=self.amax)
+
+
+class TellsAnother(StreamedOracle):
+    """Returns 2 in its place, all else alike."""
+
+    largest = 2.0
+    amax = TellsTheLargest.amax
+
+    def execute(self, tensors, workspace):
+        made = super().execute(tensors, workspace)
+        return dataclasses.replace(made, amax=self.amax)
+
+
 @pytest.mark.parametrize(
     ("streamed", "words"),
     [(OnTheCurrentStream, "oracle"), (FillsOnTheCurrentStream, "zero_")],
@@ -215,6 +240,14 @@ def test_what_goes_to_the_current_stream_is_a_race(streamed, words):
     raced = [f for f in outcome.findings if f.kind == "stream-race"]
     assert any(words in f"{f.message} {f.sites}" for f in raced)
     assert all(f.need and f.replay for f in raced)
+
+
+def test_the_largest_output_is_compared_too():
+    driver = Ahead(TellsTheLargest, streamed=TellsAnother)
+    outcome = run_case(Bench(settings=Settings(), driver=driver), SCENARIO)
+    raced = [f.message for f in outcome.findings if f.kind == "stream-race"]
+    assert len(raced) == 1
+    assert "amax" in raced[0]
 
 
 def test_a_call_on_its_own_stream_is_clean_and_shown_once():
