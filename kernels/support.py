@@ -82,21 +82,26 @@ def _accepted(spec: AttentionSpec) -> bool:
     return True
 
 
+def plain(arch: Arch, dims: tuple[int, int]) -> AttentionSpec:
+    """Return a declaration of bfloat16 with no feature, at (head_dim, head_dim_v)."""
+    return AttentionSpec(
+        dtype="bfloat16",
+        batch=2,
+        heads_q=2,
+        heads_kv=1,
+        head_dim=dims[0],
+        head_dim_v=dims[1],
+        max_len_q=300,
+        max_len_kv=300,
+        arch=arch,
+    )
+
+
 def matrix() -> list[Row]:
     """Ask for every feature on every target, at each of `HEAD_DIMS`."""
     rows = []
     for arch, dims in itertools.product(get_args(Arch), HEAD_DIMS):
-        base = AttentionSpec(
-            dtype="bfloat16",
-            batch=2,
-            heads_q=2,
-            heads_kv=1,
-            head_dim=dims[0],
-            head_dim_v=dims[1],
-            max_len_q=300,
-            max_len_kv=300,
-            arch=arch,
-        )
+        base = plain(arch, dims)
         served = {
             name: all(_accepted(replace(base, **changes)) for changes in asked)
             for name, asked in FEATURES.items()

@@ -14,6 +14,37 @@ from pathlib import Path
 
 import pytest
 
+EVERYTHING = {
+    "dtype": "bfloat16",
+    "out_dtype": "bfloat16",
+    "head_dim": 128,
+    "head_dim_v": 128,
+    "anchor": "bottom_right",
+    "has_left": True,
+    "has_right": True,
+    "has_sinks": True,
+    "lse": "head_major",
+    "prefix_q": True,
+    "prefix_kv": False,
+    "negative_scale": True,
+}
+"""A configuration with all that a declaration may ask for, so that most is alive."""
+LITTLE = {
+    "dtype": "float16",
+    "out_dtype": "float16",
+    "head_dim": 40,
+    "head_dim_v": 40,
+    "anchor": "top_left",
+    "has_left": False,
+    "has_right": False,
+    "has_sinks": False,
+    "lse": "none",
+    "prefix_q": False,
+    "prefix_kv": True,
+    "negative_scale": False,
+}
+"""And one with as little as can be."""
+
 RELEASE = "13.5"
 """Of CUDA, as the package that is pinned."""
 REGISTER_FILE = 65_536

@@ -4,42 +4,15 @@ import re
 from dataclasses import replace
 
 import pytest
+from artifact import EVERYTHING, LITTLE
 from cutlass import cute
 from cutlass.base_dsl.compiler import DumpDir
 
 from sidestream.kernels.sm120.config import KernelConfig
 from sidestream.kernels.sm120.launch import compile_forward
 
-WIDE = KernelConfig(
-    dtype="bfloat16",
-    out_dtype="bfloat16",
-    head_dim=128,
-    head_dim_v=128,
-    tile_m=128,
-    anchor="bottom_right",
-    has_left=True,
-    has_right=True,
-    has_sinks=True,
-    lse="head_major",
-    prefix_q=True,
-    prefix_kv=False,
-    negative_scale=True,
-)
-NARROW = KernelConfig(
-    dtype="float16",
-    out_dtype="float16",
-    head_dim=40,
-    head_dim_v=40,
-    tile_m=16,
-    anchor="top_left",
-    has_left=False,
-    has_right=False,
-    has_sinks=False,
-    lse="none",
-    prefix_q=False,
-    prefix_kv=True,
-    negative_scale=False,
-)
+WIDE = KernelConfig(**EVERYTHING, tile_m=128)
+NARROW = KernelConfig(**LITTLE, tile_m=16)
 
 
 E4M3 = replace(WIDE, dtype="float8_e4m3fn")

@@ -23,7 +23,7 @@ from sidestream.kernels.spec import (
     LengthForm,
     LseLayout,
 )
-from sidestream.kernels.support import HEAD_DIMS, matrix, spell_dims
+from sidestream.kernels.support import HEAD_DIMS, matrix, plain, spell_dims
 
 ONE_BYTE = [name for name in get_args(DType) if name.startswith("float8")]
 TWO_BYTES = [name for name in get_args(DType) if name not in ONE_BYTE]
@@ -142,17 +142,7 @@ def test_what_an_argument_carries_is_in_no_key(arch, dims, data):
 
 @pytest.mark.parametrize(("arch", "dims"), SHAPES)
 def test_types_of_inputs_and_output_are_both_in_the_key(arch, dims):
-    base = AttentionSpec(
-        dtype="bfloat16",
-        batch=2,
-        heads_q=2,
-        heads_kv=1,
-        head_dim=dims[0],
-        head_dim_v=dims[1],
-        max_len_q=300,
-        max_len_kv=300,
-        arch=arch,
-    )
+    base = plain(arch, dims)
     specs = [replace(base, dtype=d, out_dtype=out) for d, out in types(arch, dims)]
     promised = {contract(spec) for spec in specs}
     assert len(promised) == (10 if len(specs) > 4 else 2)
@@ -160,20 +150,7 @@ def test_types_of_inputs_and_output_are_both_in_the_key(arch, dims):
 
 
 def test_shapes_of_one_target_have_keys_of_their_own():
-    specs = [
-        AttentionSpec(
-            dtype="bfloat16",
-            batch=2,
-            heads_q=2,
-            heads_kv=1,
-            head_dim=dims[0],
-            head_dim_v=dims[1],
-            max_len_q=300,
-            max_len_kv=300,
-            arch=arch,
-        )
-        for arch, dims in (param.values for param in SHAPES)
-    ]
+    specs = [plain(arch, dims) for arch, dims in (param.values for param in SHAPES)]
     assert len({plan(spec).key for spec in specs}) == len(SHAPES)
     assert {(s.head_dim, s.width_v) for s in specs} == set(HEAD_DIMS)
     assert {s.arch for s in specs} == set(get_args(Arch))

@@ -5,7 +5,14 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from artifact import MOST_REGISTERS, REGISTER_FILE, assemble, dynamic_smem
+from artifact import (
+    EVERYTHING,
+    LITTLE,
+    MOST_REGISTERS,
+    REGISTER_FILE,
+    assemble,
+    dynamic_smem,
+)
 from cutlass import cute
 from cutlass.base_dsl.compiler import DumpDir
 
@@ -15,34 +22,8 @@ from sidestream.kernels.sm100 import tensor_memory as tmem
 from sidestream.kernels.sm100.config import KernelConfig
 from sidestream.kernels.sm100.launch import compile_forward
 
-WIDE = KernelConfig(
-    dtype="bfloat16",
-    out_dtype="bfloat16",
-    head_dim=128,
-    head_dim_v=128,
-    anchor="bottom_right",
-    has_left=True,
-    has_right=True,
-    has_sinks=True,
-    lse="head_major",
-    prefix_q=True,
-    prefix_kv=False,
-    negative_scale=True,
-)
-NARROW = KernelConfig(
-    dtype="float16",
-    out_dtype="float16",
-    head_dim=40,
-    head_dim_v=40,
-    anchor="top_left",
-    has_left=False,
-    has_right=False,
-    has_sinks=False,
-    lse="none",
-    prefix_q=False,
-    prefix_kv=True,
-    negative_scale=False,
-)
+WIDE = KernelConfig(**EVERYTHING)
+NARROW = KernelConfig(**LITTLE)
 
 
 def of_dims(config, head_dim, head_dim_v):

@@ -3,7 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from artifact import MOST_REGISTERS, REGISTER_FILE, assemble, dynamic_smem
+from artifact import (
+    EVERYTHING,
+    MOST_REGISTERS,
+    REGISTER_FILE,
+    assemble,
+    dynamic_smem,
+)
 from cutlass import cute
 from cutlass.base_dsl.compiler import DumpDir
 
@@ -18,22 +24,7 @@ from sidestream.kernels.sm120.config import (
 )
 from sidestream.kernels.sm120.launch import compile_forward
 
-# Everything that a declaration may ask for, so that most is alive at a time.
-FULL = KernelConfig(
-    dtype="bfloat16",
-    out_dtype="bfloat16",
-    head_dim=128,
-    head_dim_v=128,
-    tile_m=128,
-    anchor="bottom_right",
-    has_left=True,
-    has_right=True,
-    has_sinks=True,
-    lse="head_major",
-    prefix_q=True,
-    prefix_kv=False,
-    negative_scale=True,
-)
+FULL = KernelConfig(**EVERYTHING, tile_m=128)
 DIMS = {"d64": (64, 64), "d128": (128, 128), "d192x128": (192, 128), "d256": (256, 256)}
 TEXTS = {
     f"{name}-{rows}-rows": replace(

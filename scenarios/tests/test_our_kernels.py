@@ -11,10 +11,9 @@ import itertools
 
 import pytest
 from hypothesis import given, settings
+from our_runs import require_clean
 
-from sidestream.harness.finding import Verdict
 from sidestream.harness.run.bench import Bench
-from sidestream.harness.run.case import run_case
 from sidestream.harness.run.settings import Settings
 from sidestream.kernels.common.worklist import PREP_THREADS
 from sidestream.scenarios import catalogue, trace
@@ -33,14 +32,6 @@ def bench(request):
             deadline=option("--sidestream-deadline"),
         )
     )
-
-
-def require_clean(bench, scenario):
-    outcome = run_case(bench, scenario)
-    lines = [f"{f.kind}: {f.message}\n  {f.replay}" for f in outcome.findings]
-    lines += [f"not judged: {entry.reason}" for entry in outcome.incomplete]
-    assert outcome.case.verdict is Verdict.CLEAN, "\n".join(lines)
-    return outcome.case
 
 
 def test_every_scenario_of_the_catalogue(bench, scenario):
