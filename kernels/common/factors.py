@@ -4,13 +4,32 @@ Q, K, V and the output each stand for their numbers times a float32 factor that 
 device memory: whoever quantised them left it there, and no host has to read it.
 """
 
+import cutlass
 from cutlass import Float32, cute
+
+from sidestream.kernels.common.config import ForwardContract
 
 
 @cute.jit
 def read_factor(factor: cute.Pointer) -> Float32:
     """The one float32 at `factor`."""
     return cute.make_tensor(factor, cute.make_layout(1))[0]
+
+
+@cute.jit
+def output_factors(
+    config: cutlass.Constexpr[ForwardContract],
+    descale_v: cute.Pointer | None,
+    scale_out: cute.Pointer | None,
+) -> tuple[Float32, Float32]:
+    """What P V and then O are multiplied by: 1 where there is no such factor."""
+    of_values = Float32(1.0)
+    of_output = Float32(1.0)
+    if cutlass.const_expr(config.narrow):
+        of_values = read_factor(descale_v)
+    if cutlass.const_expr(config.narrow_output):
+        of_output = read_factor(scale_out)
+    return of_values, of_output
 
 
 @cute.jit

@@ -21,8 +21,8 @@ from sidestream.kernels.common import phases
 from sidestream.kernels.common.element import output_type
 from sidestream.kernels.common.factors import (
     largest_magnitude,
+    output_factors,
     raise_amax,
-    read_factor,
 )
 from sidestream.kernels.common.normalise import finish_row, store_lse
 from sidestream.kernels.common.swizzle import UNITS, unit_pointer
@@ -268,12 +268,7 @@ def run_correction(
     products.fill(0)
     outputs.fill(0)
     peak = cute.make_rmem_tensor(1, Float32)
-    of_values = Float32(1.0)
-    of_output = Float32(1.0)
-    if cutlass.const_expr(config.narrow):
-        of_values = read_factor(descale_v)
-    if cutlass.const_expr(config.narrow_output):
-        of_output = read_factor(scale_out)
+    of_values, of_output = output_factors(config, descale_v, scale_out)
     tails = Int32(0)
     count = Int32(0)
     turn = Int32(0)

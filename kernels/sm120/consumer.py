@@ -8,6 +8,7 @@ from sidestream.kernels.common.bounds import tile_range
 from sidestream.kernels.common.element import output_type
 from sidestream.kernels.common.factors import (
     largest_magnitude,
+    output_factors,
     raise_amax,
     read_factor,
 )
@@ -74,12 +75,7 @@ def finish_unit(
     sink = -Float32.inf
     if cutlass.const_expr(config.has_sinks):
         sink = cute.make_tensor(sinks, cute.make_layout(heads_q))[head]
-    of_values = Float32(1.0)
-    of_output = Float32(1.0)
-    if cutlass.const_expr(config.narrow):
-        of_values = read_factor(descale_v)
-    if cutlass.const_expr(config.narrow_output):
-        of_output = read_factor(scale_out)
+    of_values, of_output = output_factors(config, descale_v, scale_out)
     largest = Float32(0.0)
     for slot in cutlass.range_constexpr(2 * config.bands):
         half, band = slot % 2, slot // 2
