@@ -93,7 +93,10 @@ class Allocation:
         if 0 not in shape:
             reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
             span = (reach + 1) * item
-        if byte_offset % item or byte_offset + span > self.size:
+        # Nothing lies anywhere, as torch has it: V of a pair without keys starts behind
+        # the K of a token that there is not.
+        outside = span > 0 and byte_offset + span > self.size
+        if byte_offset % item or outside:
             raise ContractError(
                 f"a {tuple(shape)} tensor of {dtype} at byte {byte_offset} does not "
                 f"fit the {self.size} bytes of {self.name}"

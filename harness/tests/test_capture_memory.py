@@ -62,6 +62,8 @@ def test_tensors_share_the_bytes_and_must_fit():
     with pytest.raises(ContractError):
         a.tensor(torch.float32, (1,), byte_offset=2)
     assert a.tensor(torch.float64, (0, 4)).numel() == 0
+    none = table.allocate(0, "none").tensor(torch.int16, (0, 4), byte_offset=128)
+    assert table.at(none.untyped_storage().data_ptr()).name == "none"
 
 
 def test_a_foreign_storage_is_adopted_once():

@@ -8,6 +8,7 @@ command that replays them.
 """
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -42,6 +43,14 @@ def test_more_sequences_than_the_work_list_takes_at_a_time(bench):
     crowd = catalogue.by_name("mutate-decode-d128-crowd")
     assert len(crowd.lengths_q) > PREP_THREADS
     require_clean(bench, crowd)
+
+
+def test_keys_and_values_in_one_tensor_that_has_no_tokens(bench):
+    pair = catalogue.by_name("kv-pair")
+    for lengths_q in ((0, 0), (3, 1)):
+        none = replace(pair, lengths_q=lengths_q, lengths_kv=(0, 0), tail_kv=0)
+        assert none.capacity_kv == 0
+        require_clean(bench, none)
 
 
 @pytest.mark.parametrize("name", trace.EXCERPTS)
