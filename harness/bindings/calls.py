@@ -116,8 +116,7 @@ class Calls:
 
     def host_alloc(self, size: int, _flags: int = 0) -> int:
         """Allocate pinned memory."""
-        block = self.runtime.malloc_host(size)
-        self.runtime.reserve("cudaHostAlloc", size)
+        block = self.runtime.malloc_host(size, call="cudaHostAlloc")
         self._pinned[block.address] = block
         return block.address
 

@@ -171,6 +171,7 @@ def run_script(
             *script_checks.fills(runtime.fills.dead(), home),
             *script_checks.compilations(compiled, home),
             *script_allocations.reserved(runtime.reservations, steady, home),
+            *script_allocations.missed(runtime.reservations, steady, home),
             *kept,
             *script_keys.unequal(records, KeyRecord(keys) if keys else None),
             *script_keys.shared(launches.contracts.shared),

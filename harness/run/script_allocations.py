@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from sidestream.harness.finding import Finding, Rule, Site
@@ -11,7 +11,7 @@ from sidestream.harness.run.script_checks import by_package, caller
 from sidestream.harness.run.steady import Steady
 from sidestream.harness.runtime import CallSite
 from sidestream.harness.runtime.races import Tenancy
-from sidestream.harness.runtime.state import Reservation
+from sidestream.harness.runtime.reservations import Reservation
 
 RULE = Rule(
     id="host.alloc",
@@ -21,15 +21,17 @@ RULE = Rule(
 `cudaFree` cost much. Captures forbid them: NVIDIA/cudnn-frontend#1151."""
 _KEPT = 3
 """Blocks that a line keeps before it counts: two may be a pair of buffers."""
+_MISSED = 3
+"""Calls in which a cache has to ask the driver for one line before it counts."""
 
 
 def reserved(
-    seen: Sequence[Reservation], steady: Steady, home: Path
+    seen: Iterable[Reservation], steady: Steady, home: Path
 ) -> tuple[Finding, ...]:
     """Judge memory that a package asks the driver for past the warm-up."""
     groups: dict[tuple[str, str], list[Reservation]] = defaultdict(list)
     for one in seen:
-        if by_package(one.site, home) and steady.call(one.site):
+        if not one.cached and by_package(one.site, home) and steady.call(one.site):
             groups[one.call, one.site.frames[0]].append(one)
     return tuple(
         _finding(
@@ -42,6 +44,68 @@ def reserved(
         )
         for (call, _), group in groups.items()
     )
+
+
+def missed(
+    seen: Iterable[Reservation], steady: Steady, home: Path
+) -> tuple[Finding, ...]:
+    """Judge lines of packages for which a cache asks the driver in call after call.
+
+    Either because the package has given back what the cache held, or because it wants
+    more than ever before in a call that is given no more than an earlier one. A cache
+    also has to ask where blocks are held or still in use: by the script, which may, by
+    the package, which `kept` tells, or by operations that are under way.
+    """
+    groups: dict[str, list[Reservation]] = defaultdict(list)
+    for one in seen:
+        if one.cached and by_package(one.site, home):
+            groups[one.site.frames[0]].append(one)
+    found = []
+    for group in groups.values():
+        for misses, why, need in (
+            (
+                _after_empty(group, steady, home),
+                "has been emptied",
+                "a cache left as is",
+            ),
+            (_larger(group, steady), "holds less", "memory of the size it will take"),
+        ):
+            if len({one.site.call for one in misses}) < _MISSED:
+                continue
+            last = misses[-1]
+            text = (
+                f"{last.call} of {last.size} bytes in call {steady.call(last.site)} of "
+                f"{_line(last.site, home)}, for a cache that {why}"
+            )
+            site = last.emptied or last.site
+            made = _finding(last.call, site, text, need, len(misses))
+            found.append(made)
+    return tuple(found)
+
+
+def _after_empty(
+    group: Iterable[Reservation], steady: Steady, home: Path
+) -> list[Reservation]:
+    return [
+        one
+        for one in group
+        if one.emptied is not None
+        and by_package(one.emptied, home)
+        and steady.call(one.emptied)
+        and steady.call(one.site)
+    ]
+
+
+def _larger(group: Iterable[Reservation], steady: Steady) -> list[Reservation]:
+    """Return the steady calls that want more than all before, given no more."""
+    largest, before, found = 0, set(), []
+    for one in group:
+        grown = one.size > largest
+        if grown and one.given and one.given in before and steady.call(one.site):
+            found.append(one)
+        largest = max(largest, one.size)
+        before.add(one.given)
+    return found
 
 
 def kept(

@@ -134,6 +134,8 @@ class Allocator:
         self._open: dict[Stream, deque[tuple[Record, Block]]] = {}
         self._deferred: list[Block] = []
         self._numbers = itertools.count(1)
+        self.misses = 0
+        """How often the driver was asked for a segment."""
 
     def blocks(self) -> Iterator[Block]:
         """Return the allocated blocks."""
@@ -266,6 +268,7 @@ class Allocator:
             return None
         self.events.may_reserve(stream)
         address = self.backing.reserve(size, self.device)
+        self.misses += 1
         self.stats.reserved += size
         self.stats.reserved_peak = max(self.stats.reserved_peak, self.stats.reserved)
         self.stats.segments += 1

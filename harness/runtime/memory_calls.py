@@ -16,7 +16,7 @@ from sidestream.harness.runtime.clock import join
 from sidestream.harness.runtime.cuda_error import CudaError
 from sidestream.harness.runtime.landing import Landing
 from sidestream.harness.runtime.op import CallSite, Op, Run, here
-from sidestream.harness.runtime.pinned import HostBlock, PinnedMemory
+from sidestream.harness.runtime.pinned import HOST, HostBlock, PinnedMemory
 from sidestream.harness.runtime.spans import Span, merge
 from sidestream.harness.runtime.state import DEPTH
 from sidestream.harness.runtime.stream_memory import StreamMemoryCalls
@@ -77,14 +77,18 @@ class MemoryCalls(StreamMemoryCalls):
                 forbids it.
         """
         with self.lock:
-            capture = stream.capture
-            block = self._allocators[stream.device].malloc(
+            capture, allocator = stream.capture, self._allocators[stream.device]
+            misses, site = allocator.misses, site or here()
+            block = allocator.malloc(
                 size,
                 stream,
                 owner=capture.pool if capture is not None else 0,
                 capturing=len(self._captures),
                 label=label,
             )
+            if allocator.misses > misses and capture is None:
+                cache = stream.device
+                self.reservations.missed("cudaMalloc", size, site, cache=cache)
             self._begin_tenancy(block.address, block.size, str(stream), site)
             self.captured.allocate(
                 Span(block.address, block.size), captured=capture is not None
@@ -167,7 +171,11 @@ class MemoryCalls(StreamMemoryCalls):
         """
         with self.lock:
             self._forbid("cudaFree")
+            stats = self._allocators[device].stats
+            before = stats.reserved
             self._allocators[device].empty()
+            given_back = before - stats.reserved
+            self.reservations.emptied(given_back, site or here(), cache=device)
 
     def cuda_malloc(
         self, size: int, *, device: int = 0, site: CallSite | None = None
@@ -182,7 +190,7 @@ class MemoryCalls(StreamMemoryCalls):
             self._forbid("cudaMalloc")
             address = self._backing.reserve(size, device)
             self._raw[address] = device, size
-            self.reserve("cudaMalloc", size, site)
+            self.reservations.asked("cudaMalloc", size, site or here())
             self._begin_tenancy(address, size, f"device {device}", site)
             return address
 
@@ -206,10 +214,23 @@ class MemoryCalls(StreamMemoryCalls):
             self.shadow.forget(Span(address, size))
             self._backing.release(address)
 
-    def malloc_host(self, size: int, *, site: CallSite | None = None) -> HostBlock:
-        """Allocate pinned host memory from torch's caching host allocator."""
+    def malloc_host(
+        self, size: int, *, call: str = "", site: CallSite | None = None
+    ) -> HostBlock:
+        """Allocate pinned host memory from torch's caching host allocator.
+
+        Args:
+            size: Bytes.
+            call: What the program asks the driver with, where it does so itself.
+            site: Where.
+        """
         with self.lock:
+            misses, site = self._pinned.misses, site or here()
             block = self._pinned.malloc(size, capturing=len(self._captures))
+            if call:
+                self.reservations.asked(call, size, site)
+            elif self._pinned.misses > misses:
+                self.reservations.missed("cudaHostAlloc", size, site, cache=HOST)
             self._begin_tenancy(block.address, block.size, "host", site)
             return block
 
@@ -223,10 +244,19 @@ class MemoryCalls(StreamMemoryCalls):
 
         self.lock.at_the_end(work)
 
+    def empty_host_cache(self, *, site: CallSite | None = None) -> None:
+        """Give unused pinned memory back to the driver: `torch._C._host_emptyCache`."""
+        with self.lock:
+            size = 0
+            for block in self._pinned.empty():
+                self.shadow.forget(Span(block.address, block.size))
+                size += block.size
+            self.reservations.emptied(size, site or here(), cache=HOST)
+
     def register_host(self, address: int, size: int) -> HostBlock:
         """Pin host memory where it lies: `cudaHostRegister`."""
         with self.lock:
-            self.reserve("cudaHostRegister", size)
+            self.reservations.asked("cudaHostRegister", size, here())
             return self._pinned.register(address, size)
 
     def unregister_host(self, address: int) -> None:

@@ -59,6 +59,8 @@ class PinnedMemory:
         self._waiting: list[HostBlock] = []
         self._deferred: list[HostBlock] = []
         self._last = 0
+        self.misses = 0
+        """How often the driver was asked."""
 
     def malloc(self, size: int, *, capturing: int) -> HostBlock:
         """Allocate pinned memory of at least `size` bytes."""
@@ -69,6 +71,7 @@ class PinnedMemory:
             block = self._free[need].pop()
         else:
             address = self._backing.reserve(need, HOST)
+            self.misses += 1
             block = HostBlock(address=address, size=need, requested=size)
         block.requested = size
         return self._enter(block)
@@ -83,6 +86,15 @@ class PinnedMemory:
             self._deferred.append(block)
         else:
             self._hold_back(block)
+
+    def empty(self) -> list[HostBlock]:
+        """Give what nobody uses back to the driver, and return it."""
+        self._process_events()
+        unused = [block for blocks in self._free.values() for block in blocks]
+        self._free.clear()
+        for block in unused:
+            self._backing.release(block.address)
+        return unused
 
     def register(self, address: int, size: int) -> HostBlock:
         """Pin memory where it lies: `cudaHostRegister`."""

@@ -19,6 +19,7 @@ from sidestream.harness.runtime.op import KINDS, CallSite, Clock, Effects, Op, R
 from sidestream.harness.runtime.order import HostThread, Order
 from sidestream.harness.runtime.pending import Queue
 from sidestream.harness.runtime.race_log import RaceLog
+from sidestream.harness.runtime.reservations import Reservations
 from sidestream.harness.runtime.shadow import Shadow
 from sidestream.harness.runtime.spans import Span, merge
 from sidestream.harness.runtime.streams import Stream, StreamTable
@@ -68,21 +69,6 @@ class Refusal:
     site: CallSite
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reservation:
-    """Memory that a program asked the driver for, around the caching allocators.
-
-    Attributes:
-        call: E.g. `cudaMalloc`, `cudaHostAlloc`.
-        size: Bytes.
-        site: Where.
-    """
-
-    call: str
-    size: int
-    site: CallSite
-
-
 class State:
     """State of a virtual CUDA runtime; the calls are in the classes on top of it.
 
@@ -114,7 +100,7 @@ class State:
         self.moments: list[Moment] = []
         """What takes place when, by estimate; the first `MOMENTS` of them."""
         self.refusals: list[Refusal] = []
-        self.reservations: list[Reservation] = []
+        self.reservations = Reservations()
         self.empty_graphs: list[CallSite] = []
         """Where captures ended that had captured nothing."""
         self.captured = CapturedMemory()
@@ -434,11 +420,6 @@ class State:
         with self.lock:
             cells = self.shadow.cells(span)
             return cells[0].write if cells and cells[0].start == span.start else None
-
-    def reserve(self, call: str, size: int, site: CallSite | None = None) -> None:
-        """Take note of memory that the program asks the driver for."""
-        made = Reservation(call=call, size=size, site=site or here())
-        self.reservations.append(made)
 
     def refuse(self, name: str, message: str) -> None:
         """Take note of a call that torch refuses before CUDA would."""

@@ -248,7 +248,7 @@ def _streams(world: World) -> Iterator[Change]:
         yield torch.accelerator, name, value
     # A class remembers the stream it captures on; that of another world is none here.
     yield cuda.graph, "default_capture_stream", None
-    yield torch._C, "_host_emptyCache", _answer(None)
+    yield torch._C, "_host_emptyCache", runtime.empty_host_cache
     yield torch._C, "_cuda_getCurrentRawStream", innermost_handle
 
 

@@ -48,6 +48,11 @@ class Scaled:
         allocates: Whether execute asks the driver for scratch, and gives it back.
         pins: Whether execute asks the driver for pinned memory.
         keeps: Whether execute keeps its scratch, one for each call.
+        keeps_pinned: Whether execute keeps its staging, one for each call.
+        stages: Whether execute sends its metadata through pinned memory.
+        grows_pinned: Whether execute stages twice as much at every call.
+        grows: Whether execute has a history on the device that grows at every call.
+        empties: Whether execute has the caching allocator give its memory back.
         returns: Whether execute makes its output, where it is given none.
     """
 
@@ -62,6 +67,11 @@ class Scaled:
         allocates: bool = False,
         pins: bool = False,
         keeps: bool = False,
+        keeps_pinned: bool = False,
+        stages: bool = False,
+        grows_pinned: bool = False,
+        grows: bool = False,
+        empties: bool = False,
         returns: bool = False,
     ) -> None:
         self._key_holds_total = key_holds_total
@@ -71,7 +81,14 @@ class Scaled:
         self._fills_output = fills_output
         self._allocates = allocates
         self._pins = pins
-        self._kept: list[torch.Tensor] | None = [] if keeps else None
+        self._kept: list[torch.Tensor] = []
+        self._keeps = keeps
+        self._keeps_pinned = keeps_pinned
+        self._stages = stages
+        self._grows_pinned = grows_pinned
+        self._grows = grows
+        self._empties = empties
+        self._calls = 0
         self._returns = returns
         self._compiled: dict[Any, Any] = {}
 
@@ -133,9 +150,24 @@ class Scaled:
             driver.cuMemFree(driver.cuMemAlloc(4096)[1])
         if self._pins:
             driver.cuMemFreeHost(driver.cuMemHostAlloc(4096, 0)[1])
-        if self._kept is not None:
+        if self._keeps:
             with torch.cuda.stream(stream):
                 self._kept.append(torch.empty(1024, device="cuda"))
+        if self._keeps_pinned:
+            self._kept.append(torch.empty(1024, pin_memory=True))
+        if self._stages:
+            with torch.cuda.stream(stream):
+                torch.arange(1024).pin_memory().to("cuda", non_blocking=True)
+        self._calls += 1
+        if self._grows_pinned:
+            torch.empty(1024 << self._calls, pin_memory=True)
+        if self._grows:
+            with torch.cuda.stream(stream):
+                torch.empty((5 << 20) * self._calls, device="cuda")
+        if self._empties:
+            with torch.cuda.stream(stream):
+                torch.empty(1 << 22, device="cuda")
+            torch.cuda.empty_cache()
 
 
 class Planned(Scaled):

@@ -15,14 +15,14 @@ x = torch.ones(8, device="cuda")
 """
 
 
-def run(folder, body):
+def run(folder, body, policy="eager"):
     script = folder / "steps.py"
     script.write_text(START + body)
     done = run_script(
         script,
         [],
         arch="sm_120a",
-        landing=Landing.parse("eager"),
+        landing=Landing.parse(policy),
         options=Options(),
         profile=None,
     )
@@ -91,3 +91,41 @@ def test_two_blocks_may_be_a_pair_of_buffers(tmp_path):
     body = "package = Scaled(keeps=True)" + STEPS
     assert run(tmp_path, body.format(times=3)) == []
     assert run(tmp_path, body.format(times=4)) == [("host-alloc", 3)]
+
+
+@pytest.mark.parametrize("word", ["grows", "grows_pinned", "empties"])
+def test_a_cache_that_asks_the_driver_in_call_after_call(word, tmp_path):
+    """Three such calls past the warm-up: less may be how it finds its sizes."""
+    body = f"package = Scaled({word}=True)" + STEPS
+    assert run(tmp_path, body.format(times=3)) == []
+    # A cache that was emptied first has to ask for it in the call after that.
+    first = 5 if word == "empties" else 4
+    assert run(tmp_path, body.format(times=first)) == [("host-alloc", 3)]
+
+
+def test_a_cache_that_the_script_empties_is_the_script_s_own(tmp_path):
+    body = "package = Scaled(returns=True)\nx = torch.ones(1 << 22, device='cuda')\n"
+    body += "for _ in range(6):\n    y = package.execute(x, None, lengths, stream)\n"
+    assert run(tmp_path, body + "    del y\n    torch.cuda.empty_cache()\n") == []
+
+
+@pytest.mark.parametrize("word", ["grows", "grows_pinned"])
+def test_a_call_that_is_given_more_may_ask_for_more(word, tmp_path):
+    body = f"""
+package = Scaled({word}=True)
+for rows in range(1, 7):
+    x = torch.ones(8 * rows, device="cuda")
+    package.execute(x, torch.empty_like(x), lengths, stream)
+"""
+    assert run(tmp_path, body) == []
+
+
+def test_pinned_memory_that_a_package_keeps_is_told(tmp_path):
+    body = "package = Scaled(keeps_pinned=True)" + STEPS
+    assert run(tmp_path, body.format(times=4)) == [("host-alloc", 3)]
+
+
+def test_pinned_memory_in_use_by_copies_is_no_growth(tmp_path):
+    """The host runs ahead of the device: blocks come back once it waits."""
+    body = "package = Scaled(stages=True)" + STEPS
+    assert run(tmp_path, body.format(times=8), "laziest") == []

@@ -1,0 +1,82 @@
+"""How large what a call of the program's own code was given is.
+
+A call that is given more may need more memory. One that is given what an earlier call
+was given needs what that call needed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from types import CodeType, FrameType, SimpleNamespace
+from typing import Any
+
+from sidestream.harness.runtime.program_calls import own_call
+
+Extents = tuple[Any, ...]
+"""What a call was given: numbers and texts as they are, shapes of arrays, records and
+containers by what they hold, all else by its type. Compared, never looked into."""
+
+_DEEPEST = 4
+_SHOWS_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir"})
+
+
+def given() -> Extents:
+    """Return the extents of what the program's innermost own call passes.
+
+    Empty outside of such a call, and where its arguments cannot be seen.
+    """
+    number, own = own_call(sys._getframe(1))
+    if not number:
+        return ()
+    called = sys._getframe(1)
+    while called.f_back is not own:
+        assert called.f_back is not None, "own_call found it further out"
+        called = called.f_back
+    return tuple(_extent(value, 0) for value in _arguments(called))
+
+
+def _arguments(frame: FrameType) -> list[Any]:
+    """Return what a function was called with, without its first argument if a method.
+
+    A frame's locals are a copy that it keeps: it is emptied again, since it would hold
+    tensors, unless the function may be using it.
+    """
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_OPTIMIZED or _SHOWS_LOCALS & {*code.co_names}:
+        return []
+    seen = frame.f_locals
+    values = [seen[name] for name in _parameters(code) if name in seen]
+    if isinstance(seen, dict):
+        seen.clear()
+    return values
+
+
+def _parameters(code: CodeType) -> tuple[str, ...]:
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS)
+    count += bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    names = code.co_varnames[:count]
+    return names[1:] if names[:1] == ("self",) else names
+
+
+def _extent(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    kind = type(value).__qualname__
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return kind, *shape
+    if depth == _DEEPEST:
+        return kind
+    if isinstance(value, list | tuple):
+        return kind, *(_extent(item, depth + 1) for item in value)
+    if isinstance(value, Mapping):
+        items = ((str(k), _extent(v, depth + 1)) for k, v in value.items())
+        return kind, *items
+    if is_dataclass(value) or isinstance(value, SimpleNamespace):
+        fields = getattr(value, "__dict__", {}).values()
+        return kind, *(_extent(field, depth + 1) for field in fields)
+    return kind
