@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from sidestream.harness.dsl.build import build_runtime
 from sidestream.harness.dsl.chip import DEFAULT_SMS, Chip, chip
 from sidestream.harness.dsl.compile_log import CompileLog
+from sidestream.harness.dsl.source_lines import ask_for_lines
 from sidestream.harness.errors import ContractError, UnsupportedError, UsageError
 
 LAUNCH_FAILURE = 719
@@ -250,7 +251,7 @@ def activate(*, arch: str, sms: int = DEFAULT_SMS) -> Activation:
     # A function loaded from the DSL's disk cache would come without its PTX.
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"
     # Findings name the kernel's Python lines through `.loc`.
-    line_info = os.environ.setdefault("CUTE_DSL_LINEINFO", "1")
+    line_info = ask_for_lines()
     try:
         import cutlass  # noqa: F401  (the import itself is what is wanted)
     except ImportError as error:
@@ -261,7 +262,7 @@ def activate(*, arch: str, sms: int = DEFAULT_SMS) -> Activation:
         arch=arch,
         chip=target,
         runtime=runtime,
-        line_info=line_info.lower() not in ("", "0", "false", "off", "no"),
+        line_info=line_info,
     )
     from sidestream.harness.dsl import dsl_patches
 

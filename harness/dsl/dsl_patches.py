@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sidestream.harness.dsl.compile_keys import key_of
+from sidestream.harness.dsl.source_lines import keep_lines
 
 if TYPE_CHECKING:
     from sidestream.harness.dsl.activation import Activation
@@ -45,11 +46,12 @@ def apply(activation: Activation) -> None:
 def _retarget(activation: Activation) -> None:
     from cutlass.base_dsl.dsl import DSLSingletonMeta
 
-    for dsl in list(DSLSingletonMeta._instances.values()):
+    dsls = list(DSLSingletonMeta._instances.values())
+    for dsl in dsls:
         dsl.envar.arch = activation.arch
         dsl.envar.shared_libs = str(activation.runtime.path)
         dsl.envar.disable_file_caching = True
-        dsl.envar.lineinfo = activation.line_info
+    keep_lines(dsls, wanted=activation.line_info)
 
 
 def _answer_hardware_queries(activation: Activation) -> None:

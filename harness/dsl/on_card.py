@@ -25,6 +25,7 @@ from sidestream.harness.dsl.build import ON_CARD, build_runtime
 from sidestream.harness.dsl.capture import attributes_of, launch_of, read_image
 from sidestream.harness.dsl.compile_log import CompileLog, CompileRecord
 from sidestream.harness.dsl.entry_scan import EntryScan, scan_entry
+from sidestream.harness.dsl.source_lines import ask_for_lines, keep_lines
 from sidestream.harness.errors import UnsupportedError, UsageError
 from sidestream.harness.launch import Launch
 
@@ -155,7 +156,7 @@ def watch_dsl(*, arch: str) -> OnCard:
     # A function loaded from the DSL's disk cache would come without its PTX, and
     # processes that fill it at the same time would meet there.
     os.environ["CUTE_DSL_DISABLE_FILE_CACHING"] = "1"
-    line_info = os.environ.setdefault("CUTE_DSL_LINEINFO", "1")
+    line_info = ask_for_lines()
     try:
         import cutlass  # noqa: F401  (the import itself is what is wanted)
         from cutlass.base_dsl.dsl import DSLSingletonMeta
@@ -172,11 +173,12 @@ def watch_dsl(*, arch: str) -> OnCard:
     made.install(_in_front(build_runtime(ON_CARD), behind.split(os.pathsep)))
     libraries = os.pathsep.join([str(build_runtime(ON_CARD)), behind])
     os.environ["CUTE_DSL_LIBS"] = libraries
-    for dsl in list(DSLSingletonMeta._instances.values()):
+    dsls = list(DSLSingletonMeta._instances.values())
+    for dsl in dsls:
         dsl.envar.arch = arch
         dsl.envar.shared_libs = libraries
         dsl.envar.disable_file_caching = True
-        dsl.envar.lineinfo = line_info.lower() not in ("", "0", "false", "off", "no")
+    keep_lines(dsls, wanted=line_info)
     forget = getattr(CutlassBaseDSL.get_shared_libs, "cache_clear", None)
     if forget is not None:
         forget()  # it keeps its first answer
