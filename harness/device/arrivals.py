@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from sidestream.harness.exec.program import Program, shared_symbols
 from sidestream.harness.ptx import ir
 
-ARRIVALS = (
-    *("mbarrier.arrive", "mbarrier.complete_tx", "cp.async.bulk", "st.async"),
+_ARRIVALS = (
+    *("mbarrier.arrive", "mbarrier.arrive_drop", "mbarrier.complete_tx"),
+    *("cp.async.bulk", "st.async", "red.async", "cp.reduce.async.bulk"),
     *("cp.async.mbarrier.arrive", "tcgen05.commit", "clusterlaunchcontrol"),
 )
+_BY_THREADS = ("mbarrier", "cp.async.mbarrier")
 _BARRIER_NAMES = ("mbar", "bar", "a", "addr")
 _COPIES = ("mov", "cvt", "cvta", "cvta.to")
 _WORD = 0xFFFF_FFFF
@@ -51,6 +53,14 @@ class Arriver:
     pc: int
     executed: int
     sure: bool
+
+
+def arrives(ins: ir.Instruction) -> bool:
+    """Whether an instruction arrives at an mbarrier, or brings it bytes."""
+    if not any(ins.op == op or ins.op.startswith(f"{op}.") for op in _ARRIVALS):
+        return False
+    # What completes in a bulk group names no barrier, nor does query_cancel.
+    return ins.op.startswith(_BY_THREADS) or "mbar" in ins.args
 
 
 def phase_of(word: int) -> Phase:
@@ -120,7 +130,7 @@ class Places:
             ins = self._program.instruction(pc)
             if ins is None or index in seen:
                 continue
-            if any(ins.op == op or ins.op.startswith(f"{op}.") for op in ARRIVALS):
+            if arrives(ins):
                 seen.add(index)
                 yield index, pc
 

@@ -47,6 +47,10 @@ MBARRIER: Told = {
         "got bytes that no phase had expected when its CTA was over",
         "as many bytes expected in a phase as its copies bring",
     ),
+    12: (
+        "is left by more arrivals than its phases expect",
+        "arrive_drop of no more than the count that is left of mbarrier.init",
+    ),
 }
 
 BARRIER: Told = {

@@ -114,13 +114,25 @@ class WaitGraph:
             if s.op not in abi.MBAR_TESTS and s.last == s.phase
         }
 
+    def dropped(self, gate: Gate) -> list[Seen]:
+        """Return the arrive_drops at an mbarrier: arrivals that no later phase expects."""
+        return [seen for seen in self._at(gate) if seen.op == abi.MBAR_DROP]
+
+    def _left(self, gate: Gate, seen: Seen) -> bool:
+        """Whether a warp has dropped since it arrived, with all that it had brought."""
+        return seen.amount <= sum(
+            drop.amount
+            for drop in self.dropped(gate)
+            if (drop.by, drop.warp) == (seen.by, seen.warp) and drop.last >= seen.last
+        )
+
     def missing(self, gate: Gate) -> list[Missing]:
         """Tell who came to an mbarrier before and lacks now, the lost ones first."""
         state = self.phase(gate)
         found = []
         for seen in self._at(gate):
             brings = seen.op == abi.MBAR_COMPLETE_TX
-            arrives = seen.op in (abi.MBAR_ARRIVE, abi.MBAR_DROP)
+            arrives = seen.op == abi.MBAR_ARRIVE and not self._left(gate, seen)
             lacks = state.bytes > 0 if brings else arrives and state.pending > 0
             all_of_it = seen.last == seen.phase and seen.amount >= seen.before
             if not lacks or all_of_it or not seen.phases:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sidestream.harness.device.arrivals import ARRIVALS, Arriver, Places
+from sidestream.harness.device.arrivals import Arriver, Places, arrives
 from sidestream.harness.device.faults import shared_place
 from sidestream.harness.device.rules import DEADLOCK, DIVERGENT
 from sidestream.harness.device.sites import cta_text, site_at
 from sidestream.harness.device.wait_graph import Gate, Missing, WaitGraph, gate_of
 from sidestream.harness.exec import abi
 from sidestream.harness.exec.program import Program
-from sidestream.harness.exec.result import Result, Waiting
+from sidestream.harness.exec.result import Result, Seen, Waiting
 from sidestream.harness.finding import Finding, Site
 
 _MOST_SITES = 6
 _MOST_WITNESSES = 24
 _SIGNALS = {
-    "mbarrier": ARRIVALS,
     "barrier": ("bar", "barrier"),
     "cluster-barrier": ("barrier.cluster.arrive",),
     "setmaxnreg": ("setmaxnreg",),
     "tmem-alloc": ("tcgen05.alloc", "tcgen05.dealloc"),
 }
-"""Operations that can end a wait, by its kind; families by their first words."""
+"""Operations that can end a wait other than for an mbarrier, by its kind; families by
+their first words."""
 
 
 def finding_of(result: Result, program: Program) -> Finding:
@@ -138,6 +138,7 @@ def _told_of(
             f"parity lap: warp {wait.warp} has seen {known} phases end, and {now} have"
         )
     lines += [_lacks(program, each) for each in missing[:_MOST_SITES]]
+    lines += [_dropped(program, each) for each in graph.dropped(gate)[:_MOST_SITES]]
     circle = graph.circle(gate)
     if len(circle) > 1:
         around = ", ".join(_gate(program, g) for g in circle[1:])
@@ -170,6 +171,15 @@ def _lacks(program: Program, missing: Missing) -> str:
     return (
         f"missing: {_spell(site_at(program, seen.pc, ''))} of {cta_text(seen.by)} warp "
         f"{seen.warp} came in {phases}, now (phase {seen.phase}) {now}: {fate}"
+    )
+
+
+def _dropped(program: Program, seen: Seen) -> str:
+    """Say who has left, so that later phases expect fewer arrivals."""
+    return (
+        f"{_spell(site_at(program, seen.pc, ''))} of {cta_text(seen.by)} warp "
+        f"{seen.warp} took {seen.amount} off the arrivals expected after phase "
+        f"{seen.last}"
     )
 
 
@@ -240,7 +250,8 @@ def _silent(result: Result, program: Program, kinds: Iterable[str]) -> list[Site
         ins = program.instruction(pc)
         if ins is None or index in waited:
             continue
-        if any(ins.op == op or ins.op.startswith(f"{op}.") for op in wanted):
+        ends = any(ins.op == op or ins.op.startswith(f"{op}.") for op in wanted)
+        if ends or ("mbarrier" in kinds and arrives(ins)):
             sites.setdefault(int(index), site_at(program, pc, "kernel"))
             if result.counts[pc]:
                 ran.add(int(index))

@@ -190,3 +190,63 @@ bar.warp.sync -1;
     assert first.operation.startswith("mbarrier.try_wait")
     assert second.operation == "bar.warp.sync"
     assert "a victim of the first" in second.detail
+
+
+def test_an_arrive_drop_that_never_executes_is_the_one_that_lacks():
+    text = pipeline(1).replace(
+        "mbarrier.arrive.shared.b64 _, [%r5]",
+        "mbarrier.arrive_drop.shared.b64 _, [%r5]",
+    )
+    line = line_of(text, "arrive_drop")
+    found = stuck(text)
+    assert "byte 8 of bars has 0 of 32 arrivals" in found.need
+    drop = f"mbarrier.arrive_drop.shared.b64 (PTX line {line})"
+    assert f"{drop} arrives there, never executed" in found.need
+
+
+# All three warps are due in phases 0 and 1, and warp 0 leaves in the second. Warp 1 then
+# waits for phase 2, in which warp 2 should come again.
+DROPS = """
+mov.u32 %r2, bars;
+shr.u32 %r3, %r0, 5;
+setp.eq.u32 %p0, %r0, 0;
+@%p0 mbarrier.init.shared.b64 [%r2], 96;
+bar.sync 0;
+setp.eq.u32 %p1, %r3, 3;
+@%p1 bra DONE;
+mbarrier.arrive.shared.b64 _, [%r2];
+W0:
+mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0;
+@!%p2 bra W0;
+setp.ne.u32 %p1, %r3, 0;
+@%p1 bra STAY;
+mbarrier.arrive_drop.shared.b64 _, [%r2];
+bra DONE;
+STAY:
+mbarrier.arrive.shared.b64 _, [%r2];
+W1:
+mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 1;
+@!%p2 bra W1;
+setp.eq.u32 %p1, %r3, 2;
+@%p1 bra DONE;
+add.u32 %r4, %r2, 0;
+mbarrier.arrive.shared.b64 _, [%r4];
+W2:
+mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0;
+@!%p2 bra W2;
+DONE:
+"""
+
+
+def test_who_has_dropped_is_not_missed_and_is_told_of():
+    text = text_of(DROPS, declare=".shared .align 8 .b8 bars[64];")
+    found = stuck(text)
+    assert "byte 0 of bars has 32 of 64 arrivals; missing: " in found.need
+    missing = [line for line in found.witness if line.startswith("missing: ")]
+    assert any(" of cta 0 warp 2 came in " in line for line in missing)
+    assert not any(" of cta 0 warp 0 came in " in line for line in missing)
+    line = line_of(text, "arrive_drop")
+    assert (
+        f"mbarrier.arrive_drop.shared.b64 (PTX line {line}) of cta 0 warp 0 took 32 off "
+        "the arrivals expected after phase 1"
+    ) in found.witness

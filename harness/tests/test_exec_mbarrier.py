@@ -19,6 +19,7 @@ INIT, INVAL, ARRIVE, DROP, EXPECT, COMPLETE, PARITY, STATE, PEND = range(9)
 OK, UNINIT, CORRUPT, REINIT, COUNT, OVER, TX, COMPLETED, BAD_PARITY, BAD_STATE = range(
     10
 )
+DROPS_MORE = 12
 
 
 class _Result(ctypes.Structure):
@@ -279,6 +280,12 @@ def test_generic_addresses_and_remote_arrivals() -> None:
         (INIT_1 + "@%p1 mbarrier.init.shared.b64 [bar], 1;", REINIT),
         ("@%p1 mbarrier.init.shared.b64 [bar], 0;", COUNT),
         (INIT_1 + "mbarrier.arrive.shared.b64 _, [bar], 2;", OVER),
+        # A copy of the thread makes the phase wait for one arrival more.
+        (
+            INIT_1 + "@%p1 cp.async.mbarrier.arrive.shared.b64 [bar];"
+            "@%p1 mbarrier.arrive_drop.shared.b64 _, [bar], 2;",
+            DROPS_MORE,
+        ),
         (INIT_1 + "@%p1 mbarrier.expect_tx.shared.b64 [bar], 1048576;", TX),
         (INIT_1 + "@%p1 st.shared.b64 [bar], 0;" + _wait(0, 0), CORRUPT),
         (INIT_1 + _wait(0, 5), BAD_PARITY),

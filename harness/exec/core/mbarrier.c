@@ -59,7 +59,7 @@ MbarResult mbarrier_step(u64 state, u32 op, u32 flags, u32 count, u32 tx, u64 to
     if (count > pending) return failed(state, MBAR_OVER_ARRIVAL);
     pending -= count;
     if (op == MBAR_DROP) {
-      if (count > expected) return failed(state, MBAR_BAD_COUNT);
+      if (count > expected) return failed(state, MBAR_DROPS_MORE);
       expected -= count;
     }
   }

@@ -38,7 +38,8 @@ enum MbarError {
   MBAR_BAD_PARITY,   /* parity other than 0 or 1 */
   MBAR_BAD_STATE,    /* a token that no arrival returned */
   MBAR_REMOTE,       /* another CTA's barrier where only the own one is allowed */
-  MBAR_LEFTOVER      /* its CTA is over, and its tx-count is negative */
+  MBAR_LEFTOVER,     /* its CTA is over, and its tx-count is negative */
+  MBAR_DROPS_MORE    /* arrive_drop of more than a phase expects */
 };
 
 typedef struct MbarResult {
