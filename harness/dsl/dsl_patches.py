@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sidestream.harness.dsl.bound_functions import mark_made, require_bound
 from sidestream.harness.dsl.compile_keys import key_of
 from sidestream.harness.dsl.source_lines import keep_lines
 
@@ -199,13 +200,17 @@ def keep_ptx(compiles: CompileLog, compiled: Callable[[], None]) -> None:
 def _surfacing(
     activation: Activation, original: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Wrap a call of native code that may end with a callback's exception."""
+    """Wrap a call of native code that may end with a callback's exception.
+
+    The first argument is what was compiled.
+    """
 
     @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(compiled: Any, *args: Any, **kwargs: Any) -> Any:
+        require_bound(compiled)
         activation.forget_raised()
         try:
-            result = original(*args, **kwargs)
+            result = original(compiled, *args, **kwargs)
         except Exception as error:
             activation.surface(error)
             raise
@@ -215,9 +220,26 @@ def _surfacing(
     return call
 
 
+def _bound_only(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a method of a compiled function that was compiled here."""
+
+    @functools.wraps(original)
+    def call(compiled: Any, *args: Any, **kwargs: Any) -> Any:
+        require_bound(compiled)
+        return original(compiled, *args, **kwargs)
+
+    return call
+
+
 def _surface_errors(activation: Activation) -> None:
     from cutlass.base_dsl.jit_executor import JitExecutor
+    from cutlass.cutlass_dsl.cuda_jit_executor import CudaDialectJitCompiledFunction
 
+    mark_made(CudaDialectJitCompiledFunction)
+    mark_made(JitExecutor)
+    for name in ("__call__", "to"):
+        original = getattr(CudaDialectJitCompiledFunction, name)
+        _replace(CudaDialectJitCompiledFunction, name, _bound_only(original))
     _replace(
         JitExecutor,
         "run_compiled_program",
