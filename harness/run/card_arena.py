@@ -85,8 +85,10 @@ class Arena:
         self._host = np.full(at, GUARD_BYTE, np.uint8)
         for name, given in data.items():
             self._host[self.part(name)] = given
-        self._image = torch.from_numpy(self._host).to(device, copy=True)
+        self.image = torch.from_numpy(self._host).to(device, copy=True)
+        """What calls are to find, on the card."""
         self.there = torch.empty(at, dtype=torch.uint8, device=device)
+        """What calls read and write: as many bytes, where the tensors lie."""
 
     def part(self, name: str) -> slice:
         """Return where a tensor's bytes lie."""
@@ -98,11 +100,11 @@ class Arena:
         part = self.part(name)
         if not np.array_equal(self._host[part], data):
             self._host[part] = data
-            self._image[part].copy_(torch.from_numpy(self._host[part]))
+            self.image[part].copy_(torch.from_numpy(self._host[part]))
 
     def load(self) -> None:
         """Put everything back, guards too, behind the current stream's work."""
-        self.there.copy_(self._image)
+        self.there.copy_(self.image)
 
     def offset(self, tensor: torch.Tensor) -> int | None:
         """Return where an output's tensor begins in these bytes; None if elsewhere."""
@@ -116,7 +118,7 @@ class Arena:
             state: What a call left behind, if another one has begun since.
         """
         state = self.there if state is None else state
-        differs = state[: self._tail] != self._image[: self._tail]
+        differs = state[: self._tail] != self.image[: self._tail]
         differs[self.part(SCRATCH)] = False
         elsewhere = differs.any()
         back = state[self._tail :].cpu().numpy()

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sidestream.harness.checks import replay
-from sidestream.harness.checks.observation import Execution, rows_of
+from sidestream.harness.checks.observation import Execution, Rows, rows_of
 from sidestream.harness.checks.outcome import CheckOutcome
 from sidestream.harness.drivers.protocol import Prepared, Results
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.run.card_call import CardCall
-from sidestream.harness.run.card_series import Change, Series
+from sidestream.harness.run.card_images import Change
+from sidestream.harness.run.card_series import Series
 from sidestream.scenarios.scenario import Scenario
 
 SAME, OTHER = "the lengths of the capture", "other lengths"
@@ -30,15 +31,17 @@ class CapturedCall:
         prepared: What was called.
         graph: Replays the captured call on the current stream and returns the tensors
             that it writes; None if the call cannot be captured.
+        other: The scenario with other lengths in the same room, or None.
         refused: Why it cannot be captured, or "".
     """
 
     call: CardCall
     prepared: Prepared
     graph: Callable[[], Results] | None
+    other: Scenario | None
     refused: str = ""
 
-    def replay_into(self, series: Series, scenario: Scenario) -> None:
+    def replay_into(self, series: Series) -> None:
         """Replay with the lengths of the capture and with others.
 
         A replay with other lengths follows a plain call with them.
@@ -46,40 +49,32 @@ class CapturedCall:
         if self.graph is None:
             return
         series.add(f"a replay with {SAME}", self.graph)
-        other = rearranged(scenario)
-        if other is None:
+        if self.other is None:
             return
         series.add_pair(
             ("a call with other lengths", f"a replay with {OTHER}"),
             (lambda: self.call.run(self.prepared), self.graph),
-            Change(lengths=other),
+            Change(lengths=self.other),
         )
 
     def check(
-        self,
-        scenario: Scenario,
-        base: Execution,
-        replays: list[Execution],
-        *,
-        kernel: str,
+        self, base: Execution, replays: list[Execution], *, rows: Rows, kernel: str
     ) -> CheckOutcome:
         """Judge the replays of `replay_into`.
 
         Args:
-            scenario: What was captured.
-            base: A plain call of it.
+            base: A plain call of what was captured.
             replays: Executions in the order of the calls.
+            rows: Rows of its sequences.
             kernel: For the findings.
         """
         made = []
-        other = rearranged(scenario)
         if replays:
-            live = rows_of(scenario.lengths_q, scenario.capacity_q)
             made.append(
-                replay.Replay(plain=base, replayed=replays[0], rows=live, lengths=SAME)
+                replay.Replay(plain=base, replayed=replays[0], rows=rows, lengths=SAME)
             )
-        if len(replays) > 1 and other is not None:
-            live = rows_of(other.lengths_q, scenario.capacity_q)
+        if len(replays) > 1 and self.other is not None:
+            live = rows_of(self.other.lengths_q, self.other.capacity_q)
             made.append(
                 replay.Replay(
                     plain=replays[1], replayed=replays[2], rows=live, lengths=OTHER
@@ -90,17 +85,20 @@ class CapturedCall:
 
 def capture(call: CardCall, prepared: Prepared) -> CapturedCall:
     """Capture a call on the stream of `call`, which must not be the default one."""
+    other = rearranged(call.inputs.scenario)
     try:
         graph, results = call.card.capture(lambda: call.run(prepared))
     except (SidestreamError, ValueError, RuntimeError) as error:
         first = str(error).splitlines()[0]
-        return CapturedCall(call=call, prepared=prepared, graph=None, refused=first)
+        return CapturedCall(
+            call=call, prepared=prepared, graph=None, other=other, refused=first
+        )
 
     def again() -> Results:
         graph()
         return results
 
-    return CapturedCall(call=call, prepared=prepared, graph=again)
+    return CapturedCall(call=call, prepared=prepared, graph=again, other=other)
 
 
 def rearranged(scenario: Scenario) -> Scenario | None:

@@ -19,8 +19,9 @@ from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.card_call import CardCall
 from sidestream.harness.run.card_capture import CapturedCall, capture
 from sidestream.harness.run.card_host import HostCode, misses, prepare
+from sidestream.harness.run.card_images import Change
 from sidestream.harness.run.card_races import order_of
-from sidestream.harness.run.card_series import Change, Series
+from sidestream.harness.run.card_series import Series
 from sidestream.harness.run.card_world import CardWorld, current_world
 from sidestream.harness.run.case import CaseOutcome, CaseRun
 from sidestream.harness.run.case_calls import Calls
@@ -145,7 +146,8 @@ class CardRun(CaseRun):
         calls = super()._calls(call, prepared, log)
         if self.series is not None and self.captured is not None:
             with self.phases.timed("execute", "replays"):
-                self.captured.replay_into(self.series, self.scenario)
+                self.captured.replay_into(self.series)
+                self.series.send()
         return calls
 
     def _settled(self, calls: Calls) -> tuple[Calls, list[Execution]]:
@@ -214,8 +216,7 @@ class CardRun(CaseRun):
         assert self.captured.graph is not None
         if time.monotonic() > self.until:
             return self._too_late(label)
-        with self.phases.timed("execute", label):
-            self.series.add(label, self.captured.graph, change)
+        self.series.add(label, self.captured.graph, change)
         why = Incomplete(reason="it was not awaited", kernel=self.settings.kernel)
         run = replace(
             self.runs[0], label=label, launches=(), incomplete=(why,), finished=False
@@ -242,7 +243,7 @@ class CardRun(CaseRun):
         if self.captured is None:
             return not_run(replay.NAME, "the call was not finished")
         return self.captured.check(
-            self.scenario, self.runs[0], replays, kernel=self.settings.kernel
+            self.runs[0], replays, rows=self.rows, kernel=self.settings.kernel
         )
 
     def side_world(self) -> CardWorld:

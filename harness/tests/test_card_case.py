@@ -216,19 +216,22 @@ def test_what_only_replays_do_wrong_is_found(outcome, name):
 
 
 def test_calls_that_are_looked_at_in_parts_give_the_same(outcome, monkeypatch):
-    looks = []
-    look = card_series.Series._look
+    parts = []
+    given = card_series.Series._given
 
-    def counted(series):
-        looks.append(None)
-        look(series)
+    def counted(series, part):
+        parts.append([made.label for made in part])
+        return given(series, part)
 
-    monkeypatch.setattr(card_series.Series, "_look", counted)
+    monkeypatch.setattr(card_series.Series, "_given", counted)
     assert failed(outcome()) == set()
-    assert len(looks) == 1
+    assert len(parts) == 1
+    together = parts.pop()
     monkeypatch.setattr(card_series, "MOST_BYTES", 1)
     assert failed(outcome()) == set()
-    assert len(looks) > 6
+    assert [label for part in parts for label in part] == together
+    # Two calls that are held against each other stay together.
+    assert [len(part) for part in parts] == [1] * (len(together) - 2) + [2]
     assert "bounds" in failed(outcome(neighbour))
     assert "scratch" in failed(outcome(from_scratch))
 
