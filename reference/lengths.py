@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
+_LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +87,12 @@ def to_prefix(counts: Any, *, base: int = 0) -> I32:
     Raises:
         ValueError: a sum does not fit int32, or a length is negative.
     """
-    lengths = from_counts(counts).lengths
-    sums = np.concatenate(([base], base + np.cumsum(lengths, dtype=np.int64)))
-    info = np.iinfo(np.int32)
-    if sums.min() < info.min or sums.max() > info.max:
+    sums = np.empty(len(counts) + 1, np.int64)
+    sums[0], sums[1:] = base, counts
+    if len(counts) and sums[1:].min() < 0:
+        raise ValueError(f"negative length at {int(np.argmax(sums[1:] < 0))}")
+    np.cumsum(sums, out=sums)
+    if sums[0] < _LEAST or sums[-1] > _MOST:  # they never decrease
         raise ValueError("prefix sums do not fit int32")
     return sums.astype(np.int32)
 

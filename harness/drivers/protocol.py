@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.reference.tolerance import Arithmetic
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,3 +234,17 @@ class PlansAhead(Protocol):
 
     def cache_info(self) -> Any:
         """Return the `hits` and `misses` of the compile cache so far."""
+
+
+def plans_ahead(driver: object) -> TypeIs[PlansAhead]:
+    """Tell whether a driver compiles at plan time; by its class, which is asked once.
+
+    To ask an object for a protocol looks up every member each time, which costs tens
+    of microseconds.
+    """
+    return issubclass(type(driver), PlansAhead)
+
+
+def tells_arithmetic(driver: object) -> TypeIs[TellsArithmetic]:
+    """Tell whether a driver's implementation departs from the standard arithmetic."""
+    return issubclass(type(driver), TellsArithmetic)

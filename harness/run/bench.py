@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from sidestream.harness.checks import cache
-from sidestream.harness.drivers.protocol import Driver, PlansAhead
+from sidestream.harness.drivers.protocol import Driver, plans_ahead
 from sidestream.harness.drivers.registry import driver as load_driver
 from sidestream.harness.dsl.activation import Activation, activate
 from sidestream.harness.dsl.key_record import Earlier, KeyRecord
@@ -48,6 +48,7 @@ class Bench:
     watched: dict[Hashable, str] = field(default_factory=dict)
     keys: KeyRecord | None = None
     compiled: dict[str, Earlier] = field(default_factory=dict)
+    _key: tuple[Scenario, Hashable] | None = None
 
     def device(self) -> Activation:
         """Return the virtual device, activated for this process."""
@@ -59,12 +60,21 @@ class Bench:
             self.driver = load_driver(self.settings.impl)
         return self.driver
 
+    def compile_key(self, scenario: Scenario) -> Hashable | None:
+        """Return what the code for a scenario depends on; None if it is not told."""
+        driver = self.implementation()
+        if not plans_ahead(driver):
+            return None
+        if self._key is None or self._key[0] is not scenario:
+            key = driver.compile_key(problem_of(scenario), self.settings.arch)
+            self._key = scenario, key
+        return self._key[1]
+
     def code(self, scenario: Scenario) -> str:
         """Name the code that serves a scenario: that of the first case it served."""
-        driver, label = self.implementation(), code_label(scenario)
-        if not isinstance(driver, PlansAhead):
+        label, key = code_label(scenario), self.compile_key(scenario)
+        if key is None:
             return label
-        key = driver.compile_key(problem_of(scenario), self.settings.arch)
         if key not in self.codes:
             # An implementation may tell apart what the label does not spell.
             names = [name.partition(" (")[0] for name in self.codes.values()]

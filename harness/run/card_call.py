@@ -202,6 +202,8 @@ class CardCall(VirtualCall):
                 log.launched(launch)
 
         dsl = self.card.dsl
+        if launches is None and log is None:  # nobody has to be told of launches
+            return prepared.execute(self.tensors, self.scratch())
         with ExitStack() as stack:
             if dsl is not None:
                 block = log.block if log is not None else _no_block

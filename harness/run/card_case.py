@@ -65,7 +65,7 @@ class CardRun(CaseRun):
         declined = self.bench.declines(self.scenario)
         if declined is not None:
             raise SidestreamError(f"{self.settings.impl} does not serve it: {declined}")
-        key = host_facts(driver, self.scenario, self.settings)
+        key = host_facts(self.bench.compile_key(self.scenario), self.scenario)
         self.known = self.bench.watched.get(key, "") if key is not None else ""
         with self.phases.timed("build"):
             inputs = build(self.scenario)
@@ -80,7 +80,7 @@ class CardRun(CaseRun):
             workspace_bytes=prepared.workspace_bytes,
             phases=self.phases,
         )
-        order = order_of(call, world)
+        order = None if self.known else order_of(call, world)
         log = CardLog(table=world.table, order=order)
         host = HostCode(
             settings=self.settings,

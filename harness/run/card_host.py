@@ -23,7 +23,7 @@ from sidestream.harness.checks.outcome import (
 from sidestream.harness.cuda.card_log import CardLog
 from sidestream.harness.cuda.card_order import CardOrder
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
-from sidestream.harness.drivers.protocol import Driver, PlansAhead, Prepared
+from sidestream.harness.drivers.protocol import Driver, Prepared, plans_ahead
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.run import card_races, card_stalls
 from sidestream.harness.run.card_call import CardCall
@@ -77,18 +77,18 @@ class HostCode:
         more = f"{outcome.reason}, {self.log.driver_calls} driver calls"
         return replace(outcome, reason=more)
 
-    def races(self, base: Execution, first: CardOrder) -> CheckOutcome:
+    def races(self, base: Execution, first: CardOrder | None) -> CheckOutcome:
         """Judge the order of a call's operations.
 
         Args:
             base: The first call.
-            first: Its order.
+            first: Its order, if the host code is watched.
         """
         if not self.settings.races:
             return not_asked(races.NAME, "switched off by --no-races")
         if not base.finished:
             return not_run(races.NAME, "the call was not finished")
-        if self.known:
+        if first is None:
             return not_asked(races.NAME, self.elsewhere)
 
         def again() -> CardOrder:
@@ -164,7 +164,7 @@ class HostCode:
             planning: Compilations of the plan.
             executing: Compilations of the calls.
         """
-        if not isinstance(driver, PlansAhead):
+        if not plans_ahead(driver):
             return not_run(cache.NAME, "compilations are not counted on a card")
         if not base.finished:
             return not_run(cache.NAME, "the call was not finished")
@@ -219,4 +219,4 @@ def prepare(driver: Driver, scenario: Scenario, world: CardWorld) -> Prepared:
 
 def misses(driver: Driver) -> int:
     """Return how often a driver has compiled, as far as it tells."""
-    return int(driver.cache_info().misses) if isinstance(driver, PlansAhead) else 0
+    return int(driver.cache_info().misses) if plans_ahead(driver) else 0

@@ -94,7 +94,7 @@ def images(call: CardCall, changes: Sequence[Change]) -> Images:
             free.append((part.calls, sent.view(torch.bool)))
         elif part.kind in ("q", "v"):
             tensor: torch.Tensor = getattr(call.tensors, part.kind)
-            size, start = tensor.element_size(), tensor.storage_offset()
+            size, start = tensor.element_size(), int(tensor.storage_offset())
             bits = _elements(
                 found, part.calls, tensor.shape, tensor.stride(), size, start
             )
@@ -106,6 +106,8 @@ def images(call: CardCall, changes: Sequence[Change]) -> Images:
 
 def _parts(call: CardCall, changes: Sequence[Change]) -> Iterator[_Part]:
     scenario, at = call.inputs.scenario, 0
+    rows_q = rows_of(scenario.lengths_q, scenario.capacity_q)
+    rows_kv = rows_of(scenario.lengths_kv, scenario.capacity_kv)
     for change, same in groupby(changes):
         calls = slice(at, at + len(list(same)))
         at = calls.stop
@@ -113,8 +115,7 @@ def _parts(call: CardCall, changes: Sequence[Change]) -> Iterator[_Part]:
             held = call.scratch_of(change.pattern)
             yield _Part(kind=SCRATCH, calls=calls, value=held)
         if change.flipped:
-            rows = rows_of(scenario.lengths_q, scenario.capacity_q).of(change.flipped)
-            keys = rows_of(scenario.lengths_kv, scenario.capacity_kv).of(change.flipped)
+            rows, keys = rows_q.of(change.flipped), rows_kv.of(change.flipped)
             bits = np.dtype(f"i{call.tensors.q.element_size()}")
             sign = np.array(np.iinfo(bits).min, bits)
             yield _Part(kind="q", calls=calls, value=rows.astype(bits) * sign)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -76,7 +77,10 @@ class CardWorld:
     def another_stream(self) -> Any:
         """Return a stream that nothing orders with the call's."""
         make: Any = torch.cuda.Stream
-        return make()
+        other = make()
+        while other.cuda_stream == self.stream.cuda_stream:  # they come round again
+            other = make()
+        return other
 
     def stall(self, cycles: int) -> None:
         """Let the current stream spin for some clock cycles before what follows."""
@@ -101,6 +105,7 @@ class CardWorld:
             except BaseException:
                 with suppress(RuntimeError):
                     graph.capture_end()
+                _side_stream.cache_clear()  # nobody knows what state it is in
                 raise
             with warnings.catch_warnings():
                 # A call without work launches nothing.
@@ -166,13 +171,24 @@ class _Raw:
 
 def current_world(*, side: bool) -> CardWorld:
     """Return the current card, with a stream of its own or the default one."""
-    make: Any = torch.cuda.Stream
-    stream = make() if side else torch.cuda.default_stream()
-    arch = card_arch() or ""
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    device = torch.device("cuda", torch.cuda.current_device())
+    chip = _chip(device)
     return CardWorld(
-        device=torch.device("cuda", torch.cuda.current_device()),
-        stream=stream,
-        dsl=watch_dsl(arch=arch),
-        chip=Card(arch=arch, sms=properties.multi_processor_count),
+        device=device,
+        stream=_side_stream(device) if side else torch.cuda.default_stream(),
+        dsl=watch_dsl(arch=chip.arch),
+        chip=chip,
     )
+
+
+@cache
+def _chip(device: torch.device) -> Card:
+    properties = torch.cuda.get_device_properties(device)
+    return Card(arch=card_arch() or "", sms=properties.multi_processor_count)
+
+
+@cache
+def _side_stream(device: torch.device) -> Any:
+    """Return a stream for all cases: memory freed on one serves no other."""
+    make: Any = torch.cuda.Stream
+    return make(device)

@@ -24,9 +24,9 @@ from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.drivers.arithmetic import standard
 from sidestream.harness.drivers.protocol import (
-    PlansAhead,
     Prepared,
-    TellsArithmetic,
+    plans_ahead,
+    tells_arithmetic,
 )
 from sidestream.harness.dsl.compile_log import CompileRecord
 from sidestream.harness.errors import SidestreamError
@@ -168,7 +168,7 @@ class CaseRun(CaseCalls):
         it is.
         """
         driver = self.bench.implementation()
-        key = host_facts(driver, self.scenario, self.settings)
+        key = host_facts(self.bench.compile_key(self.scenario), self.scenario)
         if key is None or outcome.status != PASSED or not self.runs[0].finished:
             return outcome
         known = self.bench.watched.get(key)
@@ -228,7 +228,7 @@ class CaseRun(CaseCalls):
 
     def _bounds(self, inputs: CaseInputs) -> tuple[tolerance.Bound | None, str]:
         driver, problem = self.bench.implementation(), problem_of(self.scenario)
-        if isinstance(driver, TellsArithmetic):
+        if tells_arithmetic(driver):
             model = driver.arithmetic(problem, self.settings.arch)
         else:
             model = standard(problem)
@@ -249,7 +249,7 @@ class CaseRun(CaseCalls):
     ) -> list[CheckOutcome]:
         """Judge calls in all but parity and cache."""
         kernel, base = self.settings.kernel, made.filled[0]
-        ahead = isinstance(self.bench.implementation(), PlansAhead)
+        ahead = plans_ahead(self.bench.implementation())
         calls = len(made.filled) if ahead else len(made.filled) - 1
         with self.phases.timed("check"):
             return [
@@ -323,7 +323,8 @@ class CaseRun(CaseCalls):
 
     def _cost(self) -> tuple[LaunchCost, ...]:
         """Sum up what the first call cost, if it was counted."""
-        area = live_area(self.scenario)
+        counted = self.runs[0].counted
+        area = live_area(self.scenario) if counted else 0
         return tuple(
             measure(
                 program,
@@ -332,7 +333,7 @@ class CaseRun(CaseCalls):
                 head_dims=(self.scenario.head_dim, self.scenario.width_v),
                 live_area=area,
             )
-            for program, result in self.runs[0].counted
+            for program, result in counted
         )
 
     def _outcome(

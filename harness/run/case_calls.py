@@ -14,8 +14,8 @@ from sidestream.harness.checks.observation import Execution, difference, rows_of
 from sidestream.harness.checks.outcome import PASSED, CheckOutcome, not_run
 from sidestream.harness.cuda.host_sync import HostLog
 from sidestream.harness.drivers.protocol import (
-    PlansAhead,
     Prepared,
+    plans_ahead,
 )
 from sidestream.harness.dsl.compile_log import CompileRecord
 from sidestream.harness.exec.cost import CostTable
@@ -87,7 +87,7 @@ class CaseCalls:
 
     def _calls(self, call: VirtualCall, prepared: Prepared, log: HostLog) -> Calls:
         """Make every call of the case; the host is watched in the first."""
-        ahead = isinstance(self.bench.implementation(), PlansAhead)
+        ahead = plans_ahead(self.bench.implementation())
         patterns = [self.scenario.scratch]
         patterns += [p for p in ON_CHIP if p != self.scenario.scratch]
         patterns = patterns[: scratch.FEWEST_PATTERNS]
@@ -155,7 +155,7 @@ class CaseCalls:
         compiles = self.bench.device().compiles
         mark = compiles.mark()
         driver, other = self.bench.implementation(), rearranged(self.scenario)
-        key = host_facts(driver, self.scenario, self.settings)
+        key = host_facts(self.bench.compile_key(self.scenario), self.scenario)
         if other is not None and (key is None or key not in self.bench.watched):
             with call.with_lengths(other):
                 self.before = call.execute(

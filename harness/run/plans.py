@@ -9,7 +9,7 @@ from typing import Any
 from sidestream.harness.checks.cache import Compilations, Seen, Variation
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
-from sidestream.harness.drivers.protocol import Driver, PlansAhead, Prepared
+from sidestream.harness.drivers.protocol import Driver, Prepared, plans_ahead
 from sidestream.harness.dsl.activation import active
 from sidestream.harness.dsl.compile_log import CompileRecord
 from sidestream.harness.launch import Launch
@@ -36,7 +36,7 @@ def watch_plans(
     Nothing is executed: launches are looked at and dropped.
     """
     compiles = active().compiles
-    ahead = isinstance(driver, PlansAhead)
+    ahead = plans_ahead(driver)
     declaration = scenario.declaration()
     if not ahead:
         # Interfaces without a plan of their own compile for the strides they see.
@@ -64,7 +64,7 @@ def watch_plans(
         plans_ahead=ahead,
         hits=after - hits if hits is not None and after is not None else None,
     )
-    if not isinstance(driver, PlansAhead):
+    if not plans_ahead(driver):
         return counts, None
     if before:
         return counts, ()
@@ -73,7 +73,7 @@ def watch_plans(
 
 def _hits(driver: Driver) -> int | None:
     """Hits that the implementation's own cache has counted, if it tells."""
-    return int(driver.cache_info().hits) if isinstance(driver, PlansAhead) else None
+    return int(driver.cache_info().hits) if plans_ahead(driver) else None
 
 
 def _launches(

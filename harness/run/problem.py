@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sidestream.harness.errors import ContractError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from sidestream.harness.drivers.protocol import Problem
 
 
+@lru_cache(maxsize=8)
 def problem_of(scenario: Scenario) -> Problem:
     """Return what a driver is asked to serve."""
     from sidestream.harness.drivers.protocol import Problem

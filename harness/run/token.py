@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import json
 import zlib
+from functools import lru_cache
 
 from sidestream.harness.errors import UsageError
 from sidestream.harness.run.settings import Settings
@@ -19,6 +20,12 @@ _LEFT_OUT = ("launches",)
 
 def encode(settings: Settings, scenario: Scenario) -> str:
     """Return the token of a case: letters, digits, '-', '_' and dots."""
+    return f"{_PREFIX}{_packed(settings)}.{scenario_token.encode(scenario)}"
+
+
+@lru_cache(maxsize=8)
+def _packed(settings: Settings) -> str:
+    """Return the part of a token that all cases of a run share."""
     fields = {
         field.name: getattr(settings, field.name)
         for field in dataclasses.fields(settings)
@@ -26,8 +33,7 @@ def encode(settings: Settings, scenario: Scenario) -> str:
         and getattr(settings, field.name) != field.default
     }
     text = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
-    packed = base64.urlsafe_b64encode(zlib.compress(text, 9)).decode().rstrip("=")
-    return f"{_PREFIX}{packed}.{scenario_token.encode(scenario)}"
+    return base64.urlsafe_b64encode(zlib.compress(text, 9)).decode().rstrip("=")
 
 
 def decode(token: str) -> tuple[Settings, Scenario]:
