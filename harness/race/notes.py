@@ -1,7 +1,8 @@
 """What the text of a kernel says about ordering, one note a bytecode row.
 
-PTX ISA, Memory Consistency Model: Operation types, Scope; membar / fence; mbarrier;
-barrier.cluster. Where the text leaves a qualifier out, the default of its section.
+PTX ISA, Memory Consistency Model: Operation types, Scope, Memory Operations on Vector
+Data Types and on Packed Data Types; membar / fence; mbarrier; barrier.cluster. Where
+the text leaves a qualifier out, the default of its section.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 
 from sidestream.harness.exec.program import Program
 from sidestream.harness.ptx import ir
+from sidestream.harness.ptx.literals import WIDTHS
 
 NOTE_DTYPE = np.dtype(
-    [(name, "u1") for name in ("sem", "scope", "fence", "weak", "red")]
+    [(name, "u1") for name in ("sem", "scope", "fence", "weak", "red", "unit")]
 )
 """`struct Note` of `core/watch.h`."""
 
@@ -91,6 +93,8 @@ def notes_of(program: Program) -> NDArray[np.void]:
     return kept[1].copy()
 
 
+_TELLING = ("sem", "scope", "proxy", "space", "type", "vec")
+"""Modifiers that a note depends on."""
 _KEPT: dict[int, tuple[weakref.ref[Program], NDArray[np.void]]] = {}
 """By identity: a program is launched more than once, and it does not change."""
 
@@ -99,7 +103,7 @@ def _notes(program: Program) -> NDArray[np.void]:
     known: dict[tuple[object, ...], tuple[int, ...]] = {}
     told = []
     for ins in program.function.instructions:
-        said = tuple(ins.mods.get(n) for n in ("sem", "scope", "proxy", "space"))
+        said = tuple(ins.mods.get(n) for n in _TELLING)
         if (ins.op, *said) not in known:
             known[ins.op, *said] = _note(ins)
         told.append(known[ins.op, *said])
@@ -117,4 +121,14 @@ def _note(ins: ir.Instruction) -> tuple[int, ...]:
     if sem in ("volatile", "mmio"):
         scope = "sys"
     red = ins.op.split(".")[0] == "red"
-    return int(number), _SCOPES[str(scope)], _fence(ins), 0, int(red)
+    return int(number), _SCOPES[str(scope)], _fence(ins), 0, int(red), _unit(ins)
+
+
+def _unit(ins: ir.Instruction) -> int:
+    """Bytes of each operation that a vector or a packed type stands for, else 0."""
+    kind = ins.mods.get("type", "")
+    if ins.op not in ("ld", "st", "atom", "red"):
+        return 0
+    if kind.endswith("x2"):
+        return WIDTHS[kind] // 16
+    return WIDTHS[kind] // 8 if "vec" in ins.mods else 0

@@ -8,6 +8,7 @@
 #include "access.h"
 #include "atomic.h"
 #include "fbits.h"
+#include "observer.h"
 
 static u32 size_of(u32 type) {
   switch (type) {
@@ -87,6 +88,21 @@ static const void *source(const Warp *w, const Insn *i, s32 k) {
   return row(w, w->m->ext[i->ext + k]);
 }
 
+/* Where a lane compares and swaps, or NULL behind a fault. One that finds another value is
+ * a read (PTX ISA, Memory Consistency Model: Operation types, "if they result in a write").
+ */
+static u8 *compared(Warp *w, const Insn *i, u32 lane, u32 space, const u64 *addr, u32 size,
+                    const void *expected) {
+  const u32 *low = expected;
+  const u64 *wide = expected;
+  u64 value[2] = {size <= 4 ? low[lane] : wide[lane], size == 16 ? wide[LANES + lane] : 0};
+  u8 *p = resolve(w, i, lane, space, addr[lane], size, size, ACCESS_ATOMIC);
+  if (p)
+    OBSERVE(w->m, lanes, w, i, 1u << lane, space, addr, size,
+            memcmp(p, value, size) ? ACCESS_READ : ACCESS_ATOMIC);
+  return p;
+}
+
 static int atom(Warp *w, const Insn *i, u32 m) {
   u32 op = (u32)i->x[1], type = (u32)i->x[2], size = size_of(type);
   s32 n = i->x[3];
@@ -94,9 +110,11 @@ static int atom(Warp *w, const Insn *i, u32 m) {
   u64 addr[LANES];
   u8 *p[LANES];
   lane_addresses(w, i, i->a, addr);
-  lane_pointers(w, i, m, space, addr, bytes, bytes, ACCESS_ATOMIC, p);
+  if (op != AT_CAS) lane_pointers(w, i, m, space, addr, bytes, bytes, ACCESS_ATOMIC, p);
   for (u32 left = m; left; left &= left - 1) {
     u32 l = (u32)__builtin_ctz(left);
+    if (op == AT_CAS && !(p[l] = compared(w, i, l, space, addr, size, source(w, i, n))))
+      continue;
     int global = space == SPACE_GLOBAL || (space == SPACE_GENERIC && !(addr[l] >> WINDOW_SHIFT));
     u64 given[8] = {0}; /* read first: a destination may be another element's source */
     for (s32 k = 0; k < n && size <= 8; k++) {

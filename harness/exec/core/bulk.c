@@ -77,6 +77,7 @@ static void load_land(Machine *m, Async *op) {
 }
 
 static void cluster_land(Machine *m, Async *op) {
+  op->element = reduce_bytes((u32)op->insn->x[X_RED], (u32)op->insn->x[X_TYPE]);
   const u8 *from = shared(m, op, (u32)op->arg[A_SRC], op->arg[A_SIZE], ACCESS_READ);
   deliver(m, op, (u32)op->arg[A_DST], (u32)op->arg[A_MBAR], from,
           (u32)op->insn->x[X_RED]);
@@ -86,6 +87,7 @@ static void write_land(Machine *m, Async *op) {
   u64 size = op->arg[A_SIZE];
   u32 red = (u32)op->insn->x[X_RED];
   u64 mask = op->arg[A_MASK];
+  op->element = reduce_bytes(red, (u32)op->insn->x[X_TYPE]);
   m->tma_bytes += size;
   if (mask == 0xffff || red) {
     u8 *to = global(m, op, op->arg[A_DST], size, red ? ACCESS_ATOMIC : ACCESS_WRITE);

@@ -241,6 +241,7 @@ struct Async {
   u32 lane;  /* issuing lane, for per-thread groups */
   u32 mask;
   u32 group; /* group the operation belongs to */
+  u32 element; /* bytes of what it reduces one by one, else 0 */
   u64 seq;
   u64 arg[24];
   u64 lanes[LANES][2]; /* per-lane addresses (cp.async) */

@@ -68,6 +68,7 @@ static void write_land(Machine *m, Async *op) {
   if (tma_decode(op, &t, coord)) return;
   u32 red = (u32)op->insn->x[X_RED], type = reduce_type(&t, red);
   u32 at[TMAP_DIMS] = {0};
+  op->element = red ? t.elem : 0;
   for (u64 k = 0; k < t.rows; k++, tma_next_row(&t, at)) {
     RowPart r = tma_row(&t, coord, at, 1);
     if (!r.bytes) continue;

@@ -159,7 +159,7 @@ static Accessor by_operation(const Detector *d, const EngineAgent *e, u32 pc, u3
   u32 first = e->group * d->per_group;
   Accessor a = {.known = e->known, .first_comp = first, .space = space};
   a.async_plane = space == RACE_GLOBAL ? PLANE_ASYNC_GLOBAL : PLANE_ASYNC_SHARED;
-  a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp};
+  a.entry = (Entry){.clock = e->clock, .pc = pc, .comp = first + e->comp, .lane = e->element};
   entry_set_flags(&a.entry, flags | ENTRY_ENGINE);
   return a;
 }

@@ -47,6 +47,7 @@ typedef struct EngineAgent {
   Knowledge *known; /* by the thread that issued it */
   u32 warp, lanes;
   u32 form; /* enum Form, or 0 */
+  u32 element; /* bytes of what it reduces one by one, or 0 */
   u32 task; /* of a bulk store: what it stores and where to, as a hash; or 0 */
 } EngineAgent;
 

@@ -63,11 +63,13 @@ WarpAgent *detector_reader(const Detector *d, const Entry *e) {
   return &d->cta[detector_cta_of(d, e->comp)].warp[at];
 }
 
-/* Whether one who is at `clock` of component c, and knows k, knows of an issue. */
-static int aware(const Knowledge *k, u32 first, const Entry *who, const Issue *i) {
-  if (who->comp == i->by) return who->clock > i->at;
-  u32 c = i->by - first;
-  return c < k->n && knows(k, PLANE_ORDER, c, i->at, i->lane);
+/* Whether who accesses knows of an issue, be it by another cluster. */
+static int aware(const Detector *d, const Accessor *who, const Issue *i) {
+  if (who->entry.comp == i->by) return who->entry.clock > i->at;
+  u32 c = i->by - who->first_comp;
+  if (c < who->known->n) return knows(who->known, PLANE_ORDER, c, i->at, i->lane);
+  Entry issue = {.comp = i->by, .clock = i->at, .lane = i->lane};
+  return detector_foreign(d, who, &issue, PLANE_ORDER) == APART;
 }
 
 static const Issue *issue_of(Detector *d, const Entry *e) {
@@ -81,12 +83,13 @@ static u32 over(Detector *d, const Accessor *a, const Entry *e) {
   const Issue *earlier = gone ? NULL : issue_of(d, e), *later = issue_of(d, &a->entry);
   if (earlier && later && earlier->by == later->by)
     return earlier->at < later->at ? OVER_EARLIER : OVER_LATER;
-  if (earlier && aware(a->known, a->first_comp, &a->entry, earlier)) return OVER_EARLIER;
+  if (earlier && aware(d, a, earlier)) return OVER_EARLIER;
   WarpAgent *w = detector_reader(d, e);
   if (!later || !w || gone) return OVER_NEITHER;
   u32 lane = e->lane == ANY_LANE ? 0 : e->lane;
-  return aware(warp_strand(w, lane)->known, a->first_comp, e, later) ? OVER_LATER
-                                                                     : OVER_NEITHER;
+  Accessor who = {.known = warp_strand(w, lane)->known, .entry = *e, .lanes = 1u << lane};
+  who.first_comp = detector_group_of(d, e->comp) * d->per_group;
+  return aware(d, &who, later) ? OVER_LATER : OVER_NEITHER;
 }
 
 void detector_unread(Detector *d, u32 id, u32 pc, u32 slot, u32 warp) {

@@ -14,10 +14,16 @@ static inline int same_agent(const Entry *e, const Entry *now) {
   return (both & ENTRY_ENGINE) && e->clock == now->clock;
 }
 
-/* Both strong and each within the other's scope. */
-static int morally_strong(const Detector *d, const Entry *e, const Entry *now) {
-  if (!(entry_flags(e) & entry_flags(now) & ENTRY_STRONG)) return 0;
+/* Both strong, through one proxy, and reductions by operations of elements alike. */
+static int both_strong(const Entry *e, const Entry *now) {
+  u32 one = entry_flags(e), two = entry_flags(now);
+  if (!(one & two & ENTRY_STRONG) || (one ^ two) & ENTRY_ASYNC) return 0;
   if (entry_reads_map(e) || entry_reads_map(now)) return 0;
+  return !(one & two & ENTRY_ENGINE) || e->lane == now->lane;
+}
+
+/* Each of two strong accesses is within the other's scope. */
+static int in_scope(const Detector *d, const Entry *e, const Entry *now) {
   u32 least = e->scope < now->scope ? e->scope : now->scope;
   if (least >= SCOPE_GPU) return 1;
   if (e->clock < detector_born(d, e->comp)) return 0; /* of an earlier CTA */
@@ -95,13 +101,9 @@ static u32 judge(Detector *d, const Accessor *a, const Entry *e, u32 bytes, int 
     /* a write stands for the write that it repeats */
     return entry_flags(e) & entry_flags(&a->entry) & ENTRY_WRITE ? APART : UNORDERED;
   }
-  int uniform = e->bytes == bytes || e->cut;
-  if (uniform && morally_strong(d, e, &a->entry)) *conflict = 0;
-  else if (uniform && verdict == UNORDERED && !entry_reads_map(e) &&
-           !entry_reads_map(&a->entry) &&
-           (entry_flags(e) & entry_flags(&a->entry) & ENTRY_STRONG))
-    return UNSCOPED;
-  return verdict;
+  if ((e->bytes != bytes && !e->cut) || !both_strong(e, &a->entry)) return verdict;
+  if (in_scope(d, e, &a->entry)) *conflict = 0;
+  return *conflict && verdict == UNORDERED ? UNSCOPED : verdict;
 }
 
 /* Judge; whether the access stands for the entry from now on. */

@@ -28,7 +28,7 @@ enum { WRITE_KEEPS = 5, WRITE_REPEATS = 6 };
 typedef struct Entry {
   u32 clock;
   u32 pc : 20;
-  u32 lane : 6; /* or ANY_LANE */
+  u32 lane : 6; /* or ANY_LANE; of an operation: what it is made of */
   u32 scope : 3;
   u32 flags_low : 2;
   u32 cut : 1; /* stood for more bytes at first */

@@ -94,12 +94,9 @@ static void shared(Watch *h, const Warp *w, const Insn *i, u32 m, const u64 *add
   }
 }
 
-static void lanes(void *state, const Warp *w, const Insn *i, u32 m, u32 space,
-                  const u64 *addr, u32 size, u32 access) {
-  Watch *h = state;
-  Note n = note_of(h, w, i);
-  if (access == ACCESS_ATOMIC && !n.sem) n.sem = SEM_RELAXED;
-  if (space == SPACE_LOCAL || space == SPACE_PARAM) return;
+/* `m` access words at addr[lane], one operation of the memory model each. */
+static void words(Watch *h, const Warp *w, const Insn *i, u32 m, u32 space, const u64 *addr,
+                  u32 size, u32 access, Note n) {
   u32 global = 0, local = 0;
   for (u32 l = 0; l < LANES; l++) {
     u64 window = space == SPACE_GENERIC ? addr[l] >> WINDOW_SHIFT
@@ -110,8 +107,6 @@ static void lanes(void *state, const Warp *w, const Insn *i, u32 m, u32 space,
   }
   global &= m;
   local &= m;
-  if (h->detector->keep_digest)
-    detector_digest(h->detector, w->cta->slot, w->id, (u32)__builtin_ctz(m));
   if (local) {
     shared(h, w, i, local, addr, size, access, n);
     if (n.sem) synchronise(h, w, local, addr, 1, access, n);
@@ -120,6 +115,27 @@ static void lanes(void *state, const Warp *w, const Insn *i, u32 m, u32 space,
     detector_global(told(h, w), w->cta->slot, w->id, pc_of(w->m, i), global, addr, size,
                     flags_of(access, n), n.scope);
     if (n.sem) synchronise(h, w, global, addr, 0, access, n);
+  }
+}
+
+static void lanes(void *state, const Warp *w, const Insn *i, u32 m, u32 space,
+                  const u64 *addr, u32 size, u32 access) {
+  Watch *h = state;
+  Note n = note_of(h, w, i);
+  if (access == ACCESS_ATOMIC && !n.sem) n.sem = SEM_RELAXED;
+  if (space == SPACE_LOCAL || space == SPACE_PARAM) return;
+  if (h->detector->keep_digest)
+    detector_digest(h->detector, w->cta->slot, w->id, (u32)__builtin_ctz(m));
+  if (!n.sem || !n.unit) {
+    words(h, w, i, m, space, addr, size, access, n);
+    return;
+  }
+  /* Only of strong operations it matters that a vector is several. */
+  u64 at[LANES];
+  memcpy(at, addr, sizeof at);
+  for (u32 done = 0; done < size; done += n.unit) {
+    words(h, w, i, m, space, at, n.unit, access, n);
+    for (u32 l = 0; l < LANES; l++) at[l] += n.unit;
   }
 }
 
@@ -173,6 +189,8 @@ static void engine(void *state, const Async *op, u32 space, u64 addr, u64 size,
               (access == ACCESS_ATOMIC ? ENTRY_STRONG : 0);
   if (access == ACCESS_MAP) flags = ENTRY_MAP;
   u32 pc = pc_of(op->cta->m, op->insn);
+  EngineAgent *e = detector_engine(h->detector, op->agent);
+  if (e) e->element = op->element;
   if (space == SPACE_GLOBAL) {
     detector_engine_global(h->detector, op->agent, pc, addr, size, flags);
   } else {
