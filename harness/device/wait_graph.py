@@ -115,7 +115,7 @@ class WaitGraph:
         }
 
     def dropped(self, gate: Gate) -> list[Seen]:
-        """Return the arrive_drops at an mbarrier: arrivals that no later phase expects."""
+        """Return the arrive_drops at an mbarrier, which no later phase expects."""
         return [seen for seen in self._at(gate) if seen.op == abi.MBAR_DROP]
 
     def _left(self, gate: Gate, seen: Seen) -> bool:

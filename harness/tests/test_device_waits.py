@@ -204,8 +204,8 @@ def test_an_arrive_drop_that_never_executes_is_the_one_that_lacks():
     assert f"{drop} arrives there, never executed" in found.need
 
 
-# All three warps are due in phases 0 and 1, and warp 0 leaves in the second. Warp 1 then
-# waits for phase 2, in which warp 2 should come again.
+# All three warps are due in phases 0 and 1, and warp 0 leaves in the second. Warp 1
+# then waits for phase 2, in which warp 2 should come again.
 DROPS = """
 mov.u32 %r2, bars;
 shr.u32 %r3, %r0, 5;
@@ -247,6 +247,6 @@ def test_who_has_dropped_is_not_missed_and_is_told_of():
     assert not any(" of cta 0 warp 0 came in " in line for line in missing)
     line = line_of(text, "arrive_drop")
     assert (
-        f"mbarrier.arrive_drop.shared.b64 (PTX line {line}) of cta 0 warp 0 took 32 off "
-        "the arrivals expected after phase 1"
+        f"mbarrier.arrive_drop.shared.b64 (PTX line {line}) of cta 0 warp 0 took 32 "
+        "off the arrivals expected after phase 1"
     ) in found.witness
