@@ -13,6 +13,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from sidestream.harness.runtime import here
+from sidestream.harness.vtorch.device_names import (
+    LegacyType,
+    default_device,
+    with_named,
+)
 from sidestream.harness.vtorch.shown import note
 from sidestream.harness.vtorch.storages import PINNED
 from sidestream.harness.vtorch.tensor_spans import spans
@@ -69,6 +74,7 @@ class Calls:
             torch.asarray: self._from_data,
             torch.frombuffer: self._from_data,
             torch.complex: self._plainly,
+            torch.device: self._device,
         }
 
     def call(
@@ -104,6 +110,10 @@ class Calls:
     def _plainly(self, func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
 
+    def _device(self, func: Any, args: Any, kwargs: dict[str, Any]) -> torch.device:
+        made: torch.device = with_named(func)(*args, **kwargs)
+        return made
+
     def _made(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Carry out a factory, or another call that names a device."""
         kwargs = dict(kwargs)
@@ -123,17 +133,20 @@ class Calls:
         """Make a tensor on the host and bring it to where it is wanted."""
         kwargs = dict(kwargs)
         device, pin = kwargs.pop("device", None), kwargs.pop("pin_memory", False)
-        if device is not None and not is_cuda(device):
-            kwargs["device"] = device
+        if device is None and func is not torch.frombuffer:
+            device = default_device()
+        if device is not None:
+            # Said for the host as well, else a default device would come in.
+            kwargs["device"] = _CPU if is_cuda(device) else device
         data = args[0] if args else None
         if isinstance(data, torch.Tensor) and func is not torch.tensor:
             if kwargs.get("dtype") is not None:
                 data = data.to(kwargs["dtype"])
-            return data if device is None else data.to(device)
+            return data if device is None else self._move(data, device)
         if isinstance(data, torch.Tensor) and self.world.storages.holds(data):
             device = device if device is not None else data.device
             made = data.detach().clone().to(kwargs.get("dtype") or data.dtype)
-            made = made.to(device)
+            made = self._move(made, device)
             return made.requires_grad_(bool(kwargs.get("requires_grad")))
         grad = kwargs.pop("requires_grad", False) if is_cuda(device) else None
         made = func(*args, **kwargs)
@@ -145,7 +158,7 @@ class Calls:
 
     def _new_tensor(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         kwargs = dict(kwargs)
-        if "device" not in kwargs and self.world.storages.holds(args[0]):
+        if kwargs.get("device") is None:
             kwargs["device"] = args[0].device
         kwargs.setdefault("dtype", args[0].dtype)
         data = args[1] if len(args) > 1 else kwargs.pop("data")
@@ -168,10 +181,6 @@ class Calls:
             if rest and rest[0] is None:
                 kwargs.setdefault("dtype", rest[1] if len(rest) > 1 else None)
                 rest = []
-            # This torch has no accelerator to take a bare index for.
-            rest[:1] = [_named(first) for first in rest[:1]]
-            if "device" in kwargs:
-                kwargs["device"] = _named(kwargs["device"])
             parsed = torch._C._nn._parse_to(*rest, **kwargs)
             device, dtype, asynchronous, layout = parsed
         return self._move(
@@ -339,17 +348,11 @@ class Calls:
                 return name.replace("torch.", "torch.cuda.", 1)
             return name
         kind = args[1] if len(args) > 1 else kwargs.get("dtype")
+        kind = repr(kind) if isinstance(kind, LegacyType) else kind
         if isinstance(kind, str) and kind.startswith("torch.cuda."):
             moved = self._move(args[0], "cuda")
             return func(moved, kind.replace("torch.cuda.", "torch.", 1))
         return func(*args, **kwargs)
-
-
-def _named(device: Any) -> Any:
-    """Return a device that was given as an index by its name."""
-    if isinstance(device, int) and not isinstance(device, bool):
-        return torch.device("cuda", device)
-    return device
 
 
 class CallMode(TorchFunctionMode):

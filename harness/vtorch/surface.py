@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sidestream.harness.errors import UnsupportedError
+from sidestream.harness.vtorch import device_names
 from sidestream.harness.vtorch.attributes import Change
 from sidestream.harness.vtorch.dlpack import capsule, import_capsule
 from sidestream.harness.vtorch.generators import AnyGenerator
@@ -58,6 +59,7 @@ def changes(world: World) -> Iterator[Change]:
     yield from _memory(world)
     yield from _random(world)
     yield from _tensors(world)
+    yield from device_names.changes()
     engine = world.backward.engine(torch.autograd.graph._engine_run_backward)
     for module in (torch.autograd, torch.autograd.graph):
         yield module, "_engine_run_backward", engine
@@ -189,6 +191,20 @@ def _streams(world: World) -> Iterator[Change]:
     event = type("Event", (Event,), {"world": world})
     graph = type("CUDAGraph", (CUDAGraph,), {"world": world})
 
+    class GenericEvent(event):  # type: ignore[misc, valid-type]
+        """`torch.Event`: an event of a device named first."""
+
+        def __init__(
+            self,
+            device: object = None,
+            *,
+            enable_timing: bool = False,
+            blocking: bool = False,
+            interprocess: bool = False,
+        ) -> None:
+            world.device_index(device)
+            super().__init__(enable_timing, blocking, interprocess)
+
     def current(device: object = None) -> Stream:
         index = world.device_index(device)
         return stream.over(world.current(index), world.handle(index))
@@ -226,6 +242,8 @@ def _streams(world: World) -> Iterator[Change]:
         yield owner, "Stream", stream
         yield owner, "ExternalStream", external
         yield owner, "Event", event
+    yield torch, "Stream", stream
+    yield torch, "Event", GenericEvent
     for owner in (cuda, cuda.graphs):
         yield owner, "CUDAGraph", graph
         yield owner, "is_current_stream_capturing", capturing
