@@ -80,8 +80,9 @@ class LegacyType(type):
     dtype: torch.dtype
 
     def __instancecheck__(cls, value: object) -> bool:
-        same = isinstance(value, torch.Tensor) and value.dtype == cls.dtype
-        return same and value.is_cuda
+        if not isinstance(value, torch.Tensor):
+            return False
+        return value.is_cuda and value.dtype == cls.dtype
 
     def __call__(cls, *args: object, **kwargs: object) -> Any:
         """Refuse."""
