@@ -29,6 +29,8 @@ SECTIONS: Mapping[str, frozenset[str]] = {
             *("Conflict and Data-races", "Morally strong operations"),
             *("Release and Acquire Patterns", "Memory synchronization"),
             *("Asynchronous Operations", "Reductions do not form Acquire Patterns"),
+            "Memory Operations on Vector Data Types",
+            "Memory Operations on Packed Data Types",
         }
     ),
     TENSOR_MODEL: frozenset(
