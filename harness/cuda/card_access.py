@@ -25,6 +25,7 @@ class Access:
         reads: Bytes that it reads.
         writes: Bytes that it writes.
         waits: Whether the host waits for it.
+        pinned: Whether it may be under way in pinned host memory when it returns.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class Access:
     reads: tuple[Span, ...] = ()
     writes: tuple[Span, ...] = ()
     waits: bool = False
+    pinned: bool = False
 
 
 def access_of(call: DriverCall) -> Access | None:
@@ -54,5 +56,7 @@ def access_of(call: DriverCall) -> Access | None:
             reads=(Span(source, count),) if "r" in does else (),
             writes=(Span(to, count),) if "w" in does else (),
             waits=waits,
+            # What is pageable the driver has copied when it returns; no call tells.
+            pinned=not waits and len(_COPIES[name]) == 1,
         )
     return None

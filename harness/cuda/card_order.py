@@ -15,40 +15,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from sidestream.harness.cuda.card_access import access_of
+from sidestream.harness.cuda.card_edges import EDGES, CardStreams
+from sidestream.harness.cuda.card_operators import Operators, Touched, touched
 from sidestream.harness.cuda.driver_audit import DriverCall
 from sidestream.harness.finding import Finding
 from sidestream.harness.launch import Launch
 from sidestream.harness.runtime import (
     CallSite,
     Effects,
-    Event,
     Landing,
     Runtime,
     Span,
-    Stream,
     here,
 )
 from sidestream.harness.runtime import races as host_races
-from sidestream.harness.vtorch.operator_schema import Operator, operator, tensors
-from sidestream.harness.vtorch.tensor_spans import spans_of
 
 _ANY = Span(1 << 62, 1)
 """Stands for memory that a launch may touch, as long as nobody says which it does."""
 _CALLER = CallSite()
-_EDGES = {
-    "cuEventRecord": 2,
-    "cuEventRecordWithFlags": 2,
-    "cuStreamWaitEvent": 2,
-    "cuEventSynchronize": 1,
-    "cuEventQuery": 1,
-    "cuStreamSynchronize": 1,
-    "cuStreamQuery": 1,
-    "cuCtxSynchronize": 0,
-}
-"""Driver calls that order something, with how many arguments matter."""
 
 
 @dataclass(kw_only=True)
@@ -79,21 +65,24 @@ class CardOrder:
     _runtime: Runtime = field(
         default_factory=lambda: Runtime(landing=Landing(policy="eager"))
     )
-    _streams: dict[int, Stream] = field(default_factory=dict)
-    _events: dict[int, Event] = field(default_factory=dict)
+    _streams: CardStreams = field(init=False)
     _told: Counter[str] = field(default_factory=Counter)
     _reasons: dict[str, None] = field(default_factory=dict)
     _late: list[tuple[str, tuple[int, ...]]] = field(default_factory=list)
     _inside: int = 0
     _launches: int = 0
     _operations: int = 0
+    _pinned: dict[str, None] = field(default_factory=dict)
     _away: bool = False
+
+    def __post_init__(self) -> None:
+        self._streams = CardStreams(runtime=self._runtime, blocking=self.blocking)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch one call, which is made inside; its driver calls go to `called`."""
         self._put("copy", "the caller's inputs", self.stream, (), self.lent, _CALLER)
-        with _Operators(self):
+        with Operators(self.operator):
             yield
         self._put(
             "copy", "the caller's next use", self.stream, self.lent, self.lent, _CALLER
@@ -117,13 +106,13 @@ class CardOrder:
         """Take note of a call of the driver, at its start and its end."""
         if self._away:
             return
-        if call.name in _EDGES:
+        if call.name in EDGES:
             if call.returning and not call.status:
-                words = call.words(_EDGES[call.name]) if _EDGES[call.name] else ()
+                words = call.words(EDGES[call.name]) if EDGES[call.name] else ()
                 if self._inside:  # after the operator that it belongs to
                     self._late.append((call.name, words))
                 else:
-                    self._edge(call.name, words)
+                    self._streams.order(call.name, words)
         elif not call.returning and not self._inside:
             self._work(call)
 
@@ -141,11 +130,13 @@ class CardOrder:
             self._inside -= 1
         # One that launched what was told of already is made of that.
         if launches == self._launches:
-            self._note(operator(func), args, kwargs, result, stream, site)
+            done = touched(func, args, kwargs, result, self.on_card)
+            if done is not None:
+                self._note(done, stream, site)
         if not self._inside:
             late, self._late = self._late, []
             for name, words in late:
-                self._edge(name, words)
+                self._streams.order(name, words)
         return result
 
     def findings(self) -> tuple[Finding, ...]:
@@ -165,20 +156,19 @@ class CardOrder:
         )
         return (": ".join((said, *self._reasons)),)
 
+    def unfollowed(self) -> tuple[str, ...]:
+        """Say what the host may do meanwhile, which a card does not tell."""
+        if not self._pinned:
+            return ()
+        return (
+            f"{', '.join(self._pinned)}: what the host does with pinned memory while "
+            "a copy is under way is not followed on a card; --device vgpu follows it",
+        )
+
     def summary(self) -> str:
         """Say what was looked at."""
-        handles = ", ".join(f"{handle:#x}" for handle in sorted(self._streams))
+        handles = ", ".join(f"{handle:#x}" for handle in self._streams.handles)
         return f"{self._operations} operations on stream {handles}"
-
-    def _stream(self, handle: int) -> Stream:
-        if handle not in self._streams:
-            if handle > 2 and self.blocking(handle):
-                made = self._runtime.create_stream(blocking=True)
-                made.handle = handle
-            else:
-                made = self._runtime.adopt_stream(handle)
-            self._streams[handle] = made
-        return self._streams[handle]
 
     def _put(
         self,
@@ -194,7 +184,7 @@ class CardOrder:
         self._runtime.enqueue(
             kind=kind,
             label=label,
-            stream=self._stream(stream),
+            stream=self._streams.stream(stream),
             reads=(*reads, _ANY),
             writes=writes,
             site=site,
@@ -212,64 +202,19 @@ class CardOrder:
         self._runtime.enqueue(
             kind="launch",
             label=label,
-            stream=self._stream(stream),
+            stream=self._streams.stream(stream),
             writes=(_ANY,),
             site=site,
         )
 
-    def _note(
-        self,
-        known: Operator,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        result: Any,
-        stream: int,
-        site: CallSite,
-    ) -> None:
-        if known.view:
-            return
-        given = [(k, t) for k, t in tensors(args, kwargs) if self.on_card(t)]
-        homes = {t.untyped_storage().data_ptr() for _, t in given}
-        made = result if isinstance(result, (list, tuple)) else (result,)
-        new = [
-            t
-            for t in made
-            if isinstance(t, torch.Tensor)
-            and self.on_card(t)
-            and t.untyped_storage().nbytes()
-            and t.untyped_storage().data_ptr() not in homes
-        ]
-        for tensor in new:
-            held = tensor.untyped_storage()
-            self._runtime.adopt_memory(
-                Span(held.data_ptr(), held.nbytes()), str(self._stream(stream)), site
-            )
-        if known.empty or not (given or new):
-            return
-        reads = spans_of(t for k, t in given if k not in known.unread)
-        writes = spans_of((*(t for k, t in given if k in known.written), *new))
-        self._put(known.kind, known.label, stream, reads, writes, site)
-
-    def _edge(self, name: str, words: tuple[int, ...]) -> None:
-        runtime = self._runtime
-        match name:
-            case "cuEventRecord" | "cuEventRecordWithFlags":
-                stream = self._stream(words[1])
-                if words[0] not in self._events:
-                    self._events[words[0]] = runtime.create_event()
-                runtime.record_event(self._events[words[0]], stream)
-            case "cuStreamWaitEvent":
-                event = self._events.get(words[1])
-                if event is not None:
-                    runtime.wait_event(self._stream(words[0]), event)
-            case "cuEventSynchronize" | "cuEventQuery":
-                event = self._events.get(words[0])
-                if event is not None:
-                    runtime.synchronize_event(event)
-            case "cuStreamSynchronize" | "cuStreamQuery":
-                runtime.synchronize_stream(self._stream(words[0]))
-            case "cuCtxSynchronize":
-                runtime.synchronize_device()
+    def _note(self, done: Touched, stream: int, site: CallSite) -> None:
+        """Take note of an operator of torch that was carried out."""
+        for span in done.allocated:
+            self._runtime.adopt_memory(span, str(self._streams.stream(stream)), site)
+        if done.pinned:
+            self._pinned[done.label] = None
+        if done.works:
+            self._put(done.kind, done.label, stream, done.reads, done.writes, site)
 
     def _work(self, call: DriverCall) -> None:
         """Take note of what no operator of torch and no launch told of has done."""
@@ -280,28 +225,13 @@ class CardOrder:
                 return
             self._put_launch(call.symbol or call.name, call.launch_stream, None, site)
         elif (done := access_of(call)) is not None:
+            if done.pinned:
+                self._pinned[call.name] = None
             self._put(done.kind, call.name, done.stream, done.reads, done.writes, site)
             if done.waits:
-                self._runtime.synchronize_stream(self._stream(0))
+                self._runtime.synchronize_stream(self._streams.stream(0))
         elif call.name == "cuGraphLaunch":
             self._put_launch(call.name, call.words(2)[1], None, site)
         elif call.kind in ("fill", "copy"):
             self._reasons[f"{call.name} is not modelled"] = None
             self._put_launch(call.name, 0, None, site)
-
-
-class _Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Hands operators of torch to an order."""
-
-    def __init__(self, order: CardOrder) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._order = order
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        return self._order.operator(func, args, kwargs or {})

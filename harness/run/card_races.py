@@ -64,5 +64,5 @@ def check(
     if not heard:
         return not_run(races.NAME, f"events are not known: {unheard}")
     order = again() if first.unknown() else first
-    found, unknown = order.findings(), order.unknown()
+    found, unknown = order.findings(), (*order.unknown(), *order.unfollowed())
     return races.between(found, unknown=unknown, seen=order.summary(), kernel=kernel)

@@ -49,6 +49,7 @@ class HostCard:
         self.current = CALL
         self.given = [torch.arange(64, dtype=torch.int32) for _ in range(4)]
         self.log, self.heard = None, True
+        self.beside = torch.zeros(64, dtype=torch.int32)  # in the host's memory
 
     def memory(self):
         for tensor in self.given:
@@ -105,6 +106,7 @@ class HostCard:
             stream=CALL,
             lent=tuple(Span(t.data_ptr(), 256) for t in self.given),
             current=lambda: self.current,
+            on_card=lambda tensor: tensor.data_ptr() != self.beside.data_ptr(),
             touched=touched if exact else None,
         )
 
@@ -331,6 +333,47 @@ def test_without_the_driver_nothing_can_be_judged(judge, call):
     outcome, _ = judge(call, heard=False)
     assert outcome.status == "not-run"
     assert "a profiler has CUPTI" in outcome.reason
+
+
+def from_pinned(card):
+    card.given[1].copy_(card.beside, non_blocking=True)
+    card.copy(2, 1)
+
+
+def to_pinned(card):
+    card.copy(2, 1)
+    card.beside.copy_(card.given[2], non_blocking=True)
+
+
+def sent_by_the_driver(card):
+    here, there = card.beside.data_ptr(), card.given[1].data_ptr()
+    card.driver("cuMemcpyHtoDAsync", there, here, 256, CALL)
+
+
+@pytest.mark.parametrize("call", [from_pinned, to_pinned, sent_by_the_driver])
+def test_a_copy_under_way_in_pinned_memory_is_not_called_clean(
+    judge, monkeypatch, call
+):
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: True)
+    outcome, again = judge(call)
+    assert outcome.status == "not-run", outcome.reason
+    assert outcome.asked
+    assert "pinned memory" in outcome.reason
+    assert again == 0
+
+
+def waited_for(card):
+    card.given[1].copy_(card.beside)
+    card.copy(2, 1)
+
+
+def test_a_copy_that_the_host_waits_for_leaves_nothing_open(judge, monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: True)
+    assert judge(waited_for)[0].status == "passed"
+
+
+def test_a_copy_of_pageable_memory_leaves_nothing_open(judge):
+    assert judge(from_pinned)[0].status == "passed"
 
 
 def test_a_call_that_was_not_watched_is_not_judged():
