@@ -40,6 +40,10 @@ _PIPELINE = (
     "the same accumulator, shape and kind; or a tcgen05.commit or "
     "tcgen05.fence::before_thread_sync of the thread between the two"
 )
+_ONE_LANE = (
+    "products issued by one lane of the warp, as elect.sync chooses it; or bar.warp.sync "
+    "between the two lanes"
+)
 _BARRIER = "a barrier, or a release and an acquire, between the two"
 _MISSING = {
     "behind-proxy": "no proxy fence lies between them",
@@ -207,6 +211,9 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
         over = earlier if race.over == "earlier" else later
         pair = [program.instruction(side.pc) for side in (earlier, later)]
         if all(ins and ins.op.startswith("tcgen05.mma") for ins in pair):
+            lanes = (earlier.cta, earlier.warp) == (later.cta, later.warp)
+            if lanes and earlier.lane != later.lane:
+                return "T2", _ONE_LANE
             return "T2", _PIPELINE
         return _completion(program.instruction(over.pc), over, race.space)
     engines = earlier.engine or later.engine

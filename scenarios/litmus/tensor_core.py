@@ -95,6 +95,47 @@ TWINS = (
         found=tmem(_MMA, _LD, "T4"),
     ),
     Twin(
+        name="product_of_one_lane",
+        rule="T2",
+        title=_PIPES,
+        warps=(
+            "setp.<op>.u32 %p3, %lane, 1;\n@!%p3 bra $OVER;\n"
+            + mma()
+            + "$OVER: setp.gt.u32 %p3, %lane, 1;\n@%p3 bra $DONE;\n"
+            + commit()
+            + "$DONE: bar.warp.sync -1;\n"
+            + wait()
+            + _READ,
+        ),
+        bars=(2,),
+        tensor=32,
+        op="lt",
+        broken="le",
+        found=tmem(_MMA, _MMA, "T2"),
+    ),
+    Twin(
+        name="product_behind_that_of_another_lane",
+        rule="T2",
+        title=_PIPES,
+        warps=(
+            "@!%one bra $FIRST;\n"
+            + mma()
+            + commit()
+            + "$FIRST:\n<op>"
+            + "setp.eq.u32 %p3, %lane, 1;\n@!%p3 bra $OVER;\n"
+            + mma()
+            + commit("%bar+8")
+            + "$OVER: bar.warp.sync -1;\n"
+            + wait()
+            + wait(0, "%bar+8")
+            + _READ,
+        ),
+        bars=(1, 1),
+        tensor=32,
+        op="bar.warp.sync -1;\n",
+        found=tmem(_MMA, _MMA, "T2"),
+    ),
+    Twin(
         name="second_commit_tracks_all_before_it",
         rule="T4",
         title=_COMMIT,

@@ -44,6 +44,9 @@ void detector_complete(Detector *d, u32 id, u32 slot, u32 warp, u32 lanes);
 /* An operation with what its issuer knew, of no component yet, or with one. */
 u32 detector_begin(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known);
 u32 detector_start(Detector *d, u32 slot, u32 warp, u32 lanes, const Knowledge *known);
+/* Whether another lane of the warp issued operation `e`, and nothing has told the lane that
+ * issues now: lanes are threads. */
+int detector_other_lane(Detector *d, const Accessor *a, const Entry *e);
 void detector_note_id(Detector *d, u32 id);
 /* Remember who issued an operation of a component, for reports; `known` is by it. */
 void detector_note_issue(Detector *d, u32 comp, u32 clock, u32 slot, u32 warp,

@@ -78,6 +78,13 @@ static const Issue *issue_of(Detector *d, const Entry *e) {
   return i->comp == e->comp && i->clock == e->clock ? i : NULL;
 }
 
+int detector_other_lane(Detector *d, const Accessor *a, const Entry *e) {
+  const Issue *i = issue_of(d, e), *now = issue_of(d, &a->entry);
+  return i && now && i->by == now->by && i->lanes != now->lanes &&
+         e->clock >= detector_born(d, e->comp) &&
+         !aware(d, a, i);
+}
+
 static u32 over(Detector *d, const Accessor *a, const Entry *e) {
   int gone = e->clock < detector_born(d, e->comp); /* of a CTA that had this place before */
   const Issue *earlier = gone ? NULL : issue_of(d, e), *later = issue_of(d, &a->entry);

@@ -5,6 +5,8 @@
  * synchronization patterns), tcgen05.commit, tcgen05.wait, tcgen05.fence.
  *
  * A warp counts as one thread here, and each of its loads and stores as one operation.
+ * Only what the tensor core gets is of a lane: it follows what another one issued where
+ * the lanes have met in between.
  * What the tensor core gets (mma, cp, shift) follows earlier such operations in
  * pipelines; everything else has to know them to be complete, and across threads behind
  * a pair of tcgen05 fences.
@@ -208,7 +210,7 @@ u32 tensor_order(Detector *d, const Accessor *a, const Entry *e) {
   int engines = entry_flags(e) & entry_flags(now) & ENTRY_ENGINE;
   u32 unfenced = knows_row(k, ROW_SENT, c, e->clock) ? TENSOR_UNRECEIVED : TENSOR_UNSENT;
   if (engines && in_core(d, e) && in_core(d, now) &&
-      knows_row(k, ROW_ISSUED, c, e->clock)) {
+      knows_row(k, ROW_ISSUED, c, e->clock) && !detector_other_lane(d, a, e)) {
     u32 pair = pipelined(e->lane, now->lane);
     if (owner(d, e->comp) == owner(d, now->comp)) {
       if (pair == 1 || knows_row(k, ROW_SENT, c, e->clock)) return APART;
