@@ -19,13 +19,16 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import card_digests
 import hw_approximations
 import numpy as np
 from hw_substitute import substitute
 
+from sidestream.harness.checks.observation import Execution
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.device.in_order import InOrder
+from sidestream.harness.drivers.protocol import Driver
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.launch import Launch
 from sidestream.harness.run import virtual_call
@@ -104,11 +107,27 @@ class Comparison:
         with np.load(RECORD) as archive:
             self._recorded = dict(archive)
 
+    @property
+    def driver(self) -> Driver:
+        """The implementation that is compared."""
+        return self._bench.implementation()
+
+    def digests(self, scenario: Scenario, *, card: bool) -> dict[str, str]:
+        """Return a digest of each output, as `card_digests` keeps them of the card."""
+        run, live = self._run(scenario, card=card)
+        return card_digests.digests(run, live)
+
     def outputs(
         self, scenario: Scenario, *, card: bool, tables: Any = None
     ) -> tuple[Any, Any]:
         """Bits of the live rows of O, and the LSE or None."""
-        device, driver = self._bench.device(), self._bench.implementation()
+        run, live = self._run(scenario, card=card, tables=tables)
+        return run.out[live], None if run.lse is None else run.lse[live]
+
+    def _run(
+        self, scenario: Scenario, *, card: bool, tables: Any = None
+    ) -> tuple[Execution, Any]:
+        device, driver = self._bench.device(), self.driver
         inputs, memory = build(scenario), AllocationTable()
         with VirtualCuda(device, memory) as world:
             prepared = driver.prepare(problem_of(scenario), world)
@@ -132,8 +151,7 @@ class Comparison:
                 run = execute()
         assert run.finished, run.incomplete
         assert not run.findings, run.findings
-        lse = None if run.lse is None else run.lse[inputs.live]
-        return run.out[inputs.live], lse
+        return run, inputs.live
 
     def _options(self) -> Options:
         chip = self._bench.device().chip

@@ -2,7 +2,8 @@
 
 PTX leaves the bits of ex2, rcp and lg2 open; with the card's own answers in their place
 the emulator must give every bit of O and LSE. The core declaration and one scenario of
-each other kind are run here, the whole catalogue by `card_bits.py`.
+each other kind are run here, the whole catalogue by `card_bits.py`; of wide head dims
+and one-byte types those that share few compilations, all by `card_digests.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import card_bits
+import card_digests
 import numpy as np
 import pytest
 
@@ -26,6 +28,14 @@ SCENARIOS = list(
         [*catalogue.with_tags(CORE_TAG), *(catalogue.by_name(n) for n in OTHERS)]
     )
 )
+# One compilation for each line.
+BESIDE = (
+    *("wide-d192x128-edges", "wide-d192x128-several-tiles"),
+    *("wide-d256-edges", "wide-d256-several-tiles"),
+    *("fp8-e4m3-edges", "fp8-e4m3-several-tiles", "fp8-e4m3-huge-tail"),
+    *("fp8-e5m2-edges", "fp8-e5m2-several-tiles", "fp8-e5m2-huge-tail"),
+    "fp8-e4m3-to-same",
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +47,17 @@ def comparison():
 def test_every_bit_is_the_cards(comparison, scenario):
     found = comparison.compare(scenario, card=True)
     assert {name: seen for name, seen in found.items() if seen.differ} == {}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_every_bit_of_wide_and_one_byte_kernels_is_the_cards(comparison, name):
+    found = comparison.digests(catalogue.by_name(name), card=True)
+    assert found == card_digests.recorded()[name]
+
+
+def test_a_digest_tells_the_emulators_own_approximations_apart(comparison):
+    found = comparison.digests(catalogue.by_name("fp8-e4m3-edges"), card=False)
+    assert found["lse"] != card_digests.recorded()["fp8-e4m3-edges"]["lse"]
 
 
 def test_what_differs_otherwise_is_little_and_seen(comparison):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from card_record import about, card_missing
 
 from sidestream.kernels import adapter
 from sidestream.reference import narrow, parity, tolerance
@@ -53,9 +54,9 @@ def recorded() -> Any:
 
 
 def test_the_record_names_its_card_and_covers_the_catalogue(recorded):
-    about = json.loads(str(recorded["about"]))
-    assert about["capability"] == [9, 0]
-    assert {"card", "driver", "date"} <= set(about)
+    named = json.loads(str(recorded["about"]))
+    assert named["capability"] == [9, 0]
+    assert {"card", "driver", "date"} <= set(named)
     assert {key.removesuffix("/out") for key in recorded if key.endswith("/out")} == {
         *NAMES
     }
@@ -67,15 +68,6 @@ def test_recorded_results_lie_within_the_bound(recorded, scenario):
     lse = recorded.get(f"{scenario.name}/lse")
     assert (lse is None) == (scenario.lse == "none")
     assert judge(inputs, recorded[f"{scenario.name}/out"], lse).worst <= 1.0
-
-
-def card_missing() -> str | None:
-    """Why the live run cannot happen here, or None."""
-    if not torch.cuda.is_available():
-        return "no CUDA device"
-    if torch.cuda.get_device_capability() != (9, 0):
-        return "the card is not SM90"
-    return None
 
 
 def run_on_card(scenario: Scenario, inputs: CaseInputs) -> tuple[Any, Any]:
@@ -160,18 +152,4 @@ def recorded_anew() -> Any:
     target = os.environ.get("SIDESTREAM_RECORD")
     if not target:
         return
-    import datetime
-    import importlib.metadata
-
-    import pynvml
-
-    pynvml.nvmlInit()
-    about = {
-        "card": torch.cuda.get_device_name(),
-        "capability": list(torch.cuda.get_device_capability()),
-        "driver": pynvml.nvmlSystemGetDriverVersion(),
-        "date": datetime.date.today().isoformat(),
-        "cutlass_dsl": importlib.metadata.version("nvidia-cutlass-dsl"),
-        "arch": "sm_90a",
-    }
-    np.savez_compressed(target, about=json.dumps(about), **results)
+    np.savez_compressed(target, about=json.dumps(about()), **results)
