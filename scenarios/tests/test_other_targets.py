@@ -10,7 +10,7 @@ import pytest
 
 HERE = Path(__file__).parent
 FILES = {
-    "test_card_bits.py": 50,
+    "test_card_bits.py": 65,
     "test_our_sm100_kernel.py": 50,
     "test_our_sm100_narrow.py": 25,
     "test_sm100_public_rows.py": 50,
