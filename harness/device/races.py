@@ -41,8 +41,8 @@ _PIPELINE = (
     "tcgen05.fence::before_thread_sync of the thread between the two"
 )
 _ONE_LANE = (
-    "products issued by one lane of the warp, as elect.sync chooses it; or bar.warp.sync "
-    "between the two lanes"
+    "products issued by one lane of the warp, as elect.sync chooses it; or "
+    "bar.warp.sync between the two lanes"
 )
 _BARRIER = "a barrier, or a release and an acquire, between the two"
 _MISSING = {
