@@ -9,7 +9,14 @@ the element mask are derived here from the same terms, so they can only widen to
 from typing import Protocol
 
 import cutlass
-from cutlass import Int32, cute
+from cutlass import Float32, Int32, cute
+
+CUT_RIGHT = 0
+"""Span of the tiles that the right edge or the end of the keys cuts."""
+WHOLE = 1
+"""Span of the tiles that need no mask."""
+CUT_LEFT = 2
+"""Span of the tiles that the left edge cuts."""
 
 
 class MaskFacts(Protocol):
@@ -68,6 +75,37 @@ def row_limits(
 
 
 @cute.jit
+def mask_row(
+    config: cutlass.Constexpr[MaskFacts],
+    scores: cute.Tensor,
+    pitch: cutlass.Constexpr[int],
+    key: Int32,
+    row: Int32,
+    len_q: Int32,
+    len_kv: Int32,
+    left: Int32,
+    right: Int32,
+) -> None:
+    """Replace scores of keys that the row does not keep by -inf; `key` is the first.
+
+    The scores that a thread holds of the row are pairs of neighbours, `pitch` keys
+    apart, as `softmax.py` says.
+
+    A select, not arithmetic: keys past the end may have produced NaN scores.
+    """
+    first, last = row_limits(config, row, len_q, len_kv, left, right)
+    # Against differences, every element needs one comparison with a constant.
+    first = first - key
+    last = last - key
+    for i in cutlass.range_constexpr(cute.size(scores)):
+        j = i // 2 * pitch + i % 2
+        keep = last >= j
+        if cutlass.const_expr(config.has_left):
+            keep = keep and first <= j
+        scores[i] = cutlass.select_(keep, scores[i], -Float32.inf)
+
+
+@cute.jit
 def tile_range(
     config: cutlass.Constexpr[MaskFacts],
     row0: Int32,
@@ -96,3 +134,28 @@ def tile_range(
     plain_begin = (highest_first + (n - 1)) // n
     plain_begin = cutlass.max(cutlass.min(plain_begin, plain_end), begin)
     return begin, plain_begin, plain_end, end
+
+
+def spans(config: MaskFacts) -> tuple[int, ...]:
+    """The spans of a query tile in the order of their tiles, from the right.
+
+    Tiles that the left edge cuts end before the keys do, and are there with one only.
+    """
+    return (CUT_RIGHT, WHOLE, CUT_LEFT) if config.has_left else (CUT_RIGHT, WHOLE)
+
+
+@cute.jit
+def span_tiles(
+    span: cutlass.Constexpr[int],
+    tiles: tuple[Int32, Int32, Int32, Int32],
+) -> tuple[Int32, Int32]:
+    """First and end of the tiles of a span; `tiles` is what `tile_range` gives."""
+    begin, plain_begin, plain_end, end = tiles
+    lower, upper = begin, end
+    if cutlass.const_expr(span == CUT_RIGHT):
+        lower = plain_end
+    elif cutlass.const_expr(span == WHOLE):
+        lower, upper = plain_begin, plain_end
+    else:
+        upper = plain_begin
+    return lower, upper

@@ -5,7 +5,7 @@ device memory: whoever quantised them left it there, and no host has to read it.
 """
 
 import cutlass
-from cutlass import Float32, cute
+from cutlass import Boolean, Float32, cute
 
 from sidestream.kernels.common.config import ForwardContract
 
@@ -14,6 +14,19 @@ from sidestream.kernels.common.config import ForwardContract
 def read_factor(factor: cute.Pointer) -> Float32:
     """The one float32 at `factor`."""
     return cute.make_tensor(factor, cute.make_layout(1))[0]
+
+
+@cute.jit
+def score_scale(
+    config: cutlass.Constexpr[ForwardContract],
+    scale_log2: Float32,
+    descale_q: cute.Pointer | None,
+    descale_k: cute.Pointer | None,
+) -> Float32:
+    """What a product of a query and a key is multiplied by."""
+    if cutlass.const_expr(config.narrow):
+        scale_log2 = scale_log2 * (read_factor(descale_q) * read_factor(descale_k))
+    return scale_log2
 
 
 @cute.jit
@@ -33,9 +46,41 @@ def output_factors(
 
 
 @cute.jit
-def largest_magnitude(peak: Float32, a: Float32, b: Float32) -> Float32:
-    """Largest of `peak`, |a| and |b|; a NaN is passed over."""
-    return cute.arch.fmax(peak, cute.arch.fmax(cute.math.absf(a), cute.math.absf(b)))
+def stored_factor(
+    config: cutlass.Constexpr[ForwardContract],
+    factor: Float32,
+    of_values: Float32,
+    of_output: Float32,
+) -> tuple[Float32, Float32]:
+    """What a row of sums is multiplied by to be the output, and to be what is stored.
+
+    `factor` normalises the row; the others are those of `output_factors`.
+    """
+    if cutlass.const_expr(config.narrow):
+        factor = factor * of_values
+    stored = factor
+    if cutlass.const_expr(config.narrow_output):
+        stored = factor * of_output
+    return factor, stored
+
+
+@cute.jit
+def largest_magnitude(peak: Float32, values: cute.Tensor) -> Float32:
+    """Largest of `peak` and the magnitudes of an even number; a NaN is passed over."""
+    for i in cutlass.range_constexpr(0, cute.size(values), 2):
+        pair = cute.math.absf(values[i]), cute.math.absf(values[i + 1])
+        peak = cute.arch.fmax(peak, cute.arch.fmax(pair[0], pair[1]))
+    return peak
+
+
+@cute.jit
+def row_magnitude(peak: Float32, factor: Float32, live: Boolean) -> Float32:
+    """Largest magnitude of a row of the output, 0 of one that is nobody's.
+
+    `peak` is that of the sums. Rounding keeps the order, so that the largest one is
+    found before the product with `factor`.
+    """
+    return cutlass.select_(live, peak * cute.math.absf(factor), Float32(0.0))
 
 
 @cute.jit

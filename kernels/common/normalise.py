@@ -1,18 +1,27 @@
 """The end of a row's softmax: normalising factor and log-sum-exp, and where it goes."""
 
 import cutlass
-from cutlass import Float32, Int32, Int64, cute
+from cutlass import Boolean, Float32, Int32, Int64, cute
 
 from sidestream.kernels.common.config import ForwardContract
+from sidestream.kernels.common.softmax import finite_or_zero
 
 LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
 
 
 @cute.jit
-def finite_or_zero(value: Float32) -> Float32:
-    """0 in place of -inf, so that -inf minus -inf never forms."""
-    return cutlass.select_(value == -Float32.inf, Float32(0.0), value)
+def sink_of(
+    config: cutlass.Constexpr[ForwardContract],
+    sinks: cute.Pointer,
+    head: Int32,
+    heads: Int32,
+) -> Float32:
+    """Score of a head's sink, which every row attends to; -inf without sinks."""
+    sink = -Float32.inf
+    if cutlass.const_expr(config.has_sinks):
+        sink = cute.make_tensor(sinks, cute.make_layout(heads))[head]
+    return sink
 
 
 @cute.jit
@@ -24,11 +33,13 @@ def finish_row(
 ) -> tuple[Float32, Float32]:
     """Factor that normalises a row of the output, and the row's log-sum-exp.
 
-    `top` is the reference of the exponentials in log2 units, `total` their sum over
-    the whole row. A row without keys (top is -inf) gets factor 0 and log-sum-exp -inf,
-    or the sink itself. With a sink the sum is rebased to the larger of the two, so
-    that neither a huge nor a very negative sink overflows.
+    `top` and `total` are the reference of `softmax.py` and the sum of the whole row's
+    weights. A row without keys (top is -inf) gets factor 0 and log-sum-exp -inf, or
+    the sink itself. With a sink the sum is rebased to the larger of the two, so that
+    neither a huge nor a very negative sink overflows.
     """
+    if cutlass.const_expr(config.bias > 0.0):
+        top = top - config.bias
     lse = -Float32.inf
     factor = Float32(0.0)
     if cutlass.const_expr(config.has_sinks):
@@ -58,12 +69,19 @@ def store_lse(
     heads: Int32,
     head_stride: Int64,
     value: Float32,
+    mine: Boolean,
 ) -> None:
-    """Write a row's log-sum-exp: (T, H) token-major or (H, head_stride) head-major."""
-    offset = Int64(head)
-    if cutlass.const_expr(config.lse == "token_major"):
-        offset = token * heads + head
-    else:
-        offset = head * head_stride + token
-    cell = cute.make_tensor(lse + offset, cute.make_layout(1))
-    cell[0] = value
+    """Write a row's log-sum-exp: (T, H) token-major or (H, head_stride) head-major.
+
+    Only a thread that finds the row `mine` writes, and none where no log-sum-exp is
+    declared.
+    """
+    if cutlass.const_expr(config.lse != "none"):
+        offset = Int64(head)
+        if cutlass.const_expr(config.lse == "token_major"):
+            offset = token * heads + head
+        else:
+            offset = head * head_stride + token
+        if mine:
+            cell = cute.make_tensor(lse + offset, cute.make_layout(1))
+            cell[0] = value

@@ -156,6 +156,11 @@ class KernelConfig(ForwardContract):
         return 4.0 if self.narrow else 0.0
 
     @property
+    def f32x2(self) -> bool:
+        """Whether every target has `fma.f32x2`."""
+        return True
+
+    @property
     def ctas_per_sm(self) -> int:
         """CTAs that run together on a multiprocessor."""
         return 1

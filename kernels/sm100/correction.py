@@ -23,8 +23,11 @@ from sidestream.kernels.common.factors import (
     largest_magnitude,
     output_factors,
     raise_amax,
+    row_magnitude,
+    stored_factor,
 )
-from sidestream.kernels.common.normalise import finish_row, store_lse
+from sidestream.kernels.common.normalise import finish_row, sink_of, store_lse
+from sidestream.kernels.common.softmax import scale_row
 from sidestream.kernels.common.swizzle import UNITS, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import tensor_memory as tmem
@@ -100,10 +103,7 @@ def rescale(
         start = Int32(column + part * LOAD)
         tmem.load_row(base, start, thread, LOAD, values)
         tmem.wait_loads()
-        for j in cutlass.range_constexpr(0, LOAD, 2):
-            values[j], values[j + 1] = cute.arch.mul_packed_f32x2(
-                (values[j], values[j + 1]), (alpha, alpha)
-            )
+        scale_row(config, values, alpha)
         tmem.store_row(base, start, thread, LOAD, values)
     tmem.wait_stores()
 
@@ -173,14 +173,9 @@ def stage_output(
                     tmem.load_row(base, start, thread, LOAD, values)
                     if cutlass.const_expr(last):
                         tmem.wait_loads()
-                    for j in cutlass.range_constexpr(0, LOAD, 2):
-                        if cutlass.const_expr(config.narrow):
-                            peak[0] = largest_magnitude(
-                                peak[0], values[j], values[j + 1]
-                            )
-                        values[j], values[j + 1] = cute.arch.mul_packed_f32x2(
-                            (values[j], values[j + 1]), (factor, factor)
-                        )
+                    if cutlass.const_expr(config.narrow):
+                        peak[0] = largest_magnitude(peak[0], values)
+                    scale_row(config, values, factor)
                 stage_row(
                     config,
                     smem_out + buffer * (BLOCK_BYTES // config.out_bytes),
@@ -288,9 +283,7 @@ def run_correction(
         )
         count = count + steps * (config.k_slices + config.v_slices)
 
-        sink = -Float32.inf
-        if cutlass.const_expr(config.has_sinks):
-            sink = cute.make_tensor(sinks, cute.make_layout(heads_q))[head]
+        sink = sink_of(config, sinks, head, heads_q)
         for sub in cutlass.range_constexpr(config.sub_tiles):
             visits = facts[record.end_tile(sub)] - facts[record.first_tile(sub)]
             sub_row = facts[record.ROW0] + sub * config.tile_m
@@ -308,11 +301,7 @@ def run_correction(
                     products[sub] = products[sub] + 1
                     tmem.fence_after()
                 factor, row_lse = finish_row(config, top, total, sink)
-                if cutlass.const_expr(config.narrow):
-                    factor = factor * of_values
-                scaled = factor
-                if cutlass.const_expr(config.narrow_output):
-                    scaled = factor * of_output
+                factor, stored = stored_factor(config, factor, of_values, of_output)
                 peak.fill(0.0)
                 stage_output(
                     config,
@@ -322,32 +311,26 @@ def run_correction(
                     smem_out,
                     outputs,
                     thread,
-                    scaled,
+                    stored,
                     visits,
                     peak,
                 )
                 if cutlass.const_expr(config.narrow):
-                    # Of the output before it is scaled and rounded; rounding keeps the
-                    # order, so that the largest one is found before the product.
-                    magnitude = peak[0] * cute.math.absf(factor)
-                    if row >= len_q:
-                        magnitude = Float32(0.0)
-                    raise_amax(amax, magnitude)
-                if cutlass.const_expr(config.lse != "none"):
-                    # Rows that a pair shares are told of by one of the two.
-                    mine = row < len_q
-                    if cutlass.const_expr(config.split_values):
-                        mine = mine and rank == 0
-                    if mine:
-                        store_lse(
-                            config,
-                            lse,
-                            Int64(facts[record.Q_START]) + row,
-                            head,
-                            heads_q,
-                            lse_head_stride,
-                            row_lse,
-                        )
+                    raise_amax(amax, row_magnitude(peak[0], factor, row < len_q))
+                # Rows that a pair shares are told of by one of the two.
+                mine = row < len_q
+                if cutlass.const_expr(config.split_values):
+                    mine = mine and rank == 0
+                store_lse(
+                    config,
+                    lse,
+                    Int64(facts[record.Q_START]) + row,
+                    head,
+                    heads_q,
+                    lse_head_stride,
+                    row_lse,
+                    mine,
+                )
         turn = turn + 1
         record.read_unit(barriers, records, turn, facts)
     # Before the memory is given back behind the cluster barrier. Every access was

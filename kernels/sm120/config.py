@@ -115,6 +115,16 @@ class KernelConfig(ForwardContract):
         return self.head_dim_v // 8
 
     @property
+    def lag(self) -> float:
+        """Growth of a row's maximum that its reference may lag behind, in log2."""
+        return self.shape.lag
+
+    @property
+    def f32x2(self) -> bool:
+        """Whether every target has `fma.f32x2`: sm_90a has not."""
+        return False
+
+    @property
     def bias(self) -> float:
         """Log2 of the factor on all weights of a row: they reach 2^8 with the lag.
 

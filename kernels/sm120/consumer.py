@@ -4,15 +4,24 @@ import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
 from sidestream.kernels.common import phases
-from sidestream.kernels.common.bounds import tile_range
+from sidestream.kernels.common.bounds import (
+    CUT_RIGHT,
+    WHOLE,
+    span_tiles,
+    spans,
+    tile_range,
+)
 from sidestream.kernels.common.element import output_type
 from sidestream.kernels.common.factors import (
     largest_magnitude,
     output_factors,
     raise_amax,
-    read_factor,
+    row_magnitude,
+    score_scale,
+    stored_factor,
 )
-from sidestream.kernels.common.normalise import finish_row, store_lse
+from sidestream.kernels.common.normalise import finish_row, sink_of, store_lse
+from sidestream.kernels.common.softmax import scale_row
 from sidestream.kernels.common.swizzle import UNITS
 from sidestream.kernels.sm120 import barriers as bar
 from sidestream.kernels.sm120 import record as unit_record
@@ -23,25 +32,7 @@ from sidestream.kernels.sm120.epilogue import (
     store_rows,
 )
 from sidestream.kernels.sm120.mainloop import walk_tiles
-from sidestream.kernels.sm120.softmax import quad_sum
-
-
-@cute.jit
-def row_magnitude(
-    config: cutlass.Constexpr[KernelConfig],
-    output: cute.Tensor,
-    half: cutlass.Constexpr[int],
-    factor: Float32,
-) -> Float32:
-    """Largest magnitude of the lane's part of a row of O times `factor`.
-
-    Rounding keeps the order, so that the largest one is found before the product.
-    """
-    peak = Float32(0.0)
-    for tile in cutlass.range_constexpr(config.d_tiles):
-        index = 4 * tile + 2 * half
-        peak = largest_magnitude(peak, output[index], output[index + 1])
-    return peak * cute.math.absf(factor)
+from sidestream.kernels.sm120.softmax import quad_sum, row_of
 
 
 @cute.jit
@@ -72,42 +63,32 @@ def finish_unit(
     `tile_row` is the warp's first row in the tile, `row` the same row in the sequence.
     """
     lane = cute.arch.lane_idx()
-    sink = -Float32.inf
-    if cutlass.const_expr(config.has_sinks):
-        sink = cute.make_tensor(sinks, cute.make_layout(heads_q))[head]
+    sink = sink_of(config, sinks, head, heads_q)
     of_values, of_output = output_factors(config, descale_v, scale_out)
     largest = Float32(0.0)
     for slot in cutlass.range_constexpr(2 * config.bands):
         half, band = slot % 2, slot // 2
-        reference = top[half, band]
-        if cutlass.const_expr(config.bias > 0.0):
-            reference = reference - config.bias
         factor, row_lse = finish_row(
-            config, reference, quad_sum(total[half, band]), sink
+            config, top[half, band], quad_sum(total[half, band]), sink
         )
         local = row + (lane // 4 + 8 * half + BAND * band)
+        values = row_of(output[None, band], half)
+        factor, stored = stored_factor(config, factor, of_values, of_output)
         if cutlass.const_expr(config.narrow):
-            factor = factor * of_values
-            magnitude = row_magnitude(config, output[None, band], half, factor)
-            magnitude = cutlass.select_(local < len_q, magnitude, Float32(0.0))
+            peak = largest_magnitude(Float32(0.0), values)
+            magnitude = row_magnitude(peak, factor, local < len_q)
             largest = cute.arch.fmax(largest, magnitude)
-        if cutlass.const_expr(config.narrow_output):
-            factor = factor * of_output
-        for tile in cutlass.range_constexpr(config.d_tiles):
-            for j in cutlass.range_constexpr(2):
-                index = 4 * tile + 2 * half + j
-                output[index, band] = output[index, band] * factor
-        if cutlass.const_expr(config.lse != "none"):  # noqa: SIM102 - a stage each
-            if lane % 4 == 0 and local < len_q:
-                store_lse(
-                    config,
-                    lse,
-                    Int64(q_start) + local,
-                    head,
-                    heads_q,
-                    lse_head_stride,
-                    row_lse,
-                )
+        scale_row(config, values, stored)
+        store_lse(
+            config,
+            lse,
+            Int64(q_start) + local,
+            head,
+            heads_q,
+            lse_head_stride,
+            row_lse,
+            lane % 4 == 0 and local < len_q,
+        )
     if cutlass.const_expr(config.narrow):
         raise_amax(amax, largest)
     # All lanes have read their Q rows before any lane overwrites them: the warp has met
@@ -161,8 +142,7 @@ def run_consumer(
     amax: cute.Pointer | None,
 ) -> None:
     """Compute units until the loader publishes a dead record."""
-    if cutlass.const_expr(config.narrow):
-        scale_log2 = scale_log2 * (read_factor(descale_q) * read_factor(descale_k))
+    scale_log2 = score_scale(config, scale_log2, descale_q, descale_k)
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     tile_row = warp * config.rows_per_warp
     output = cute.make_rmem_tensor((4 * config.d_tiles, config.bands), Float32)
@@ -182,20 +162,10 @@ def run_consumer(
         output.fill(0.0)
         top.fill(-Float32.inf)
         total.fill(0.0)
-        begin, plain_begin, plain_end, end = tile_range(
-            config, row0, len_q, len_kv, left, right
-        )
+        tiles = tile_range(config, row0, len_q, len_kv, left, right)
         lane_row = row + cute.arch.lane_idx() // 4
-        # From the right: tiles that the right edge or the end of the keys cuts, whole
-        # tiles, tiles that the left edge cuts (those end before len_kv).
-        for span in cutlass.range_constexpr(3 if config.has_left else 2):
-            lower, upper = begin, end
-            if cutlass.const_expr(span == 0):
-                lower = plain_end
-            elif cutlass.const_expr(span == 1):
-                lower, upper = plain_begin, plain_end
-            else:
-                upper = plain_begin
+        for span in cutlass.range_constexpr(len(spans(config))):
+            lower, upper = span_tiles(span, tiles)
             count = walk_tiles(
                 config,
                 barriers,
@@ -215,8 +185,8 @@ def run_consumer(
                 left,
                 right,
                 scale_log2,
-                span != 1,
-                span == 0,
+                span != WHOLE,
+                span == CUT_RIGHT,
             )
         finish_unit(
             config,

@@ -6,6 +6,7 @@ from cutlass import Float32, Int32, Uint32, cute
 from sidestream.kernels.common import phases
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.common.opaque import opaque
+from sidestream.kernels.common.softmax import grown_sum
 from sidestream.kernels.sm120 import barriers as bar
 from sidestream.kernels.sm120.config import BAND, KernelConfig
 from sidestream.kernels.sm120.operands import (
@@ -202,7 +203,7 @@ def walk_tiles(
             )
         for slot in cutlass.range_constexpr(2 * bands):
             half, band = slot % 2, slot // 2
-            total[half, band] = cute.math.fma(
+            total[half, band] = grown_sum(
                 total[half, band], alpha[half, band], fresh[half, band]
             )
         phases.arrive_warp(barriers + (bar.v_empty(stages) + stage))

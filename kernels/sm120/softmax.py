@@ -1,53 +1,25 @@
-"""Online softmax over the score fragment of one warp.
+"""Online softmax over the score fragment of one warp: which rows a lane has of it.
 
 Fragment layout of `mma.m16n8k16` (PTX ISA, "Matrix Fragments for mma.m16n8k16"): lane
 4g+t holds rows g and g+8, columns 2t and 2t+1 of every 8-column tile; element
 `4*tile + 2*half + j` is row `g + 8*half`, column `8*tile + 2*t + j`. The four lanes of
 a quad share two rows.
-
-The running maximum `top` is kept in log2 units, already rounded after the product with
-the scale. It is a maximum of rounded products, so an unchanged maximum gives a rescale
-factor of exactly 1 and no drift over long sequences. Where the shape has a lag, `top`
-follows only a greater growth; the result is the same softmax, since the reference
-cancels in the quotient.
 """
 
 import cutlass
 from cutlass import Float32, Int32, cute
 
-from sidestream.kernels.common.bounds import row_limits
-from sidestream.kernels.common.normalise import finite_or_zero
+from sidestream.kernels.common.bounds import mask_row
+from sidestream.kernels.common.softmax import (
+    raise_reference,
+    row_peak,
+    scale_row,
+    weigh_row,
+)
 from sidestream.kernels.sm120.config import KernelConfig
 
-
-@cute.jit
-def mask_scores(
-    config: cutlass.Constexpr[KernelConfig],
-    scores: cute.Tensor,
-    key0: Int32,
-    row: Int32,
-    len_q: Int32,
-    len_kv: Int32,
-    left: Int32,
-    right: Int32,
-) -> None:
-    """Replace scores of keys that a row does not keep by -inf; `row` is the upper one.
-
-    A select, not arithmetic: keys past the end may have produced NaN scores.
-    """
-    column = key0 + (cute.arch.lane_idx() % 4) * 2
-    for half in cutlass.range_constexpr(2):
-        first, last = row_limits(config, row + 8 * half, len_q, len_kv, left, right)
-        # Against differences, every element needs one comparison with a constant.
-        first = first - column
-        last = last - column
-        for tile in cutlass.range_constexpr(config.n_tiles):
-            for j in cutlass.range_constexpr(2):
-                keep = last >= 8 * tile + j
-                if cutlass.const_expr(config.has_left):
-                    keep = keep and first <= 8 * tile + j
-                index = 4 * tile + 2 * half + j
-                scores[index] = cutlass.select_(keep, scores[index], -Float32.inf)
+PITCH = 8
+"""Keys between a lane's pairs of neighbours: the columns of an accumulator tile."""
 
 
 @cute.jit
@@ -65,6 +37,42 @@ def quad_sum(value: Float32) -> Float32:
 
 
 @cute.jit
+def row_of(fragment: cute.Tensor, half: cutlass.Constexpr[int]) -> cute.Tensor:
+    """The lane's part of its upper (`half` 0) or lower row of whole tiles."""
+    tiles = cute.size(fragment) // 4
+    return cute.make_tensor(
+        fragment.iterator + 2 * half, cute.make_layout((2, tiles), stride=(1, 4))
+    )
+
+
+@cute.jit
+def mask_scores(
+    config: cutlass.Constexpr[KernelConfig],
+    scores: cute.Tensor,
+    key0: Int32,
+    row: Int32,
+    len_q: Int32,
+    len_kv: Int32,
+    left: Int32,
+    right: Int32,
+) -> None:
+    """Mask a band's scores of the tile from `key0` on; `row` is the upper one."""
+    key = key0 + (cute.arch.lane_idx() % 4) * 2
+    for half in cutlass.range_constexpr(2):
+        mask_row(
+            config,
+            row_of(scores, half),
+            PITCH,
+            key,
+            row + 8 * half,
+            len_q,
+            len_kv,
+            left,
+            right,
+        )
+
+
+@cute.jit
 def raise_top(
     config: cutlass.Constexpr[KernelConfig],
     scores: cute.Tensor,
@@ -72,23 +80,14 @@ def raise_top(
     alpha: cute.Tensor,
     scale_log2: Float32,
 ) -> None:
-    """Take a band's new scores into the running maximum.
+    """Take a band's new scores into the references of its rows.
 
-    `top` holds the two rows' running maximum (log2 units) and is raised; `alpha`
-    becomes the factor on what came before.
+    `top` holds the two rows' references and is raised; `alpha` becomes the factor on
+    what came before.
     """
     for half in cutlass.range_constexpr(2):
-        peak = -Float32.inf
-        for tile in cutlass.range_constexpr(config.n_tiles):
-            for j in cutlass.range_constexpr(2):
-                peak = cute.arch.fmax(peak, scores[4 * tile + 2 * half + j])
-        before = top[half]
-        after = cute.arch.fmax(before, quad_max(peak) * scale_log2)
-        if cutlass.const_expr(config.shape.lag > 0.0):
-            # Both may be -inf: their difference is NaN, and the comparison false.
-            after = cutlass.select_(after - before <= config.shape.lag, before, after)
-        alpha[half] = cute.math.exp2(before - finite_or_zero(after), fastmath=True)
-        top[half] = after
+        peak = quad_max(row_peak(config, row_of(scores, half)))
+        top[half], alpha[half] = raise_reference(config, top[half], peak, scale_log2)
 
 
 @cute.jit
@@ -100,11 +99,9 @@ def rescale(
     for slot in cutlass.range_constexpr(1, 2 * config.bands):
         changed = changed or alpha[slot % 2, slot // 2] != 1.0
     if cute.arch.vote_any_sync(changed):
-        for band in cutlass.range_constexpr(config.bands):
-            for tile in cutlass.range_constexpr(config.d_tiles):
-                for j in cutlass.range_constexpr(4):
-                    index = 4 * tile + j
-                    output[index, band] = output[index, band] * alpha[j // 2, band]
+        for slot in cutlass.range_constexpr(2 * config.bands):
+            half, band = slot % 2, slot // 2
+            scale_row(config, row_of(output[None, band], half), alpha[half, band])
 
 
 @cute.jit
@@ -115,19 +112,11 @@ def weigh(
     fresh: cute.Tensor,
     scale_log2: Float32,
 ) -> None:
-    """Turn the scores of some keys into unnormalised weights and add them to `fresh`.
+    """Turn the scores of some keys into weights and add them to `fresh`.
 
     `scores` has the elements of whole accumulator tiles of a band, `top` and `fresh`
-    one for each of the two rows. Weights are 2^`config.bias` as large as `top` says.
+    one for each of the two rows.
     """
     for half in cutlass.range_constexpr(2):
-        base = finite_or_zero(top[half])
-        if cutlass.const_expr(config.bias > 0.0):
-            base = base - config.bias
-        for tile in cutlass.range_constexpr(cute.size(scores) // 4):
-            for j in cutlass.range_constexpr(2):
-                index = 4 * tile + 2 * half + j
-                power = cute.math.fma(scores[index], scale_log2, -base)
-                weight = cute.math.exp2(power, fastmath=True)
-                scores[index] = weight
-                fresh[half] = fresh[half] + weight
+        part = cute.make_tensor(fresh.iterator + half, cute.make_layout(1))
+        weigh_row(config, row_of(scores, half), top[half], scale_log2, part)

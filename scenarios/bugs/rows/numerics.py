@@ -7,10 +7,10 @@ from sidestream.scenarios.bugs.rows.row import Mutant, Row
 from sidestream.scenarios.catalogue_each import TILE_EDGES
 
 _CLIP = "if cutlass.const_expr(clip):"
-_FIRST_TILE = "                span == 0,\n"
+_FIRST_TILE = "                span == CUT_RIGHT,\n"
 _TAIL = "return end > 0 and own_end == end and tail < config.tile_n, tail"
-_STORE = "    cell[0] = value\n"
-_KEYED_LSE = "    if head % 4 == 0:\n        cell[0] = value\n"
+_STORE = "            cell[0] = value\n"
+_KEYED_LSE = "            if head % 4 == 0:\n                cell[0] = value\n"
 
 NUMERICS: tuple[Row, ...] = (
     Row(
@@ -73,7 +73,7 @@ NUMERICS: tuple[Row, ...] = (
                     Edit(
                         file="sm120/consumer.py",
                         old=_FIRST_TILE,
-                        new="                span == 0 and not config.prefix_kv,\n",
+                        new=_FIRST_TILE.replace(",", " and not config.prefix_kv,"),
                     ),
                 ),
                 check="parity",
@@ -229,7 +229,7 @@ NUMERICS: tuple[Row, ...] = (
                 scenario="masked-tiles",
                 edits=(
                     Edit(
-                        file="common/normalise.py",
+                        file="common/softmax.py",
                         old="    return cutlass.select_(value == -Float32.inf, "
                         "Float32(0.0), value)\n",
                         new="    return value\n",
