@@ -17,7 +17,7 @@ run from the right, so that only the first one has such rows.
 import cutlass
 from cutlass import Float32, Int32, Int64, Uint32, cute
 
-from sidestream.kernels.common import phases
+from sidestream.kernels.common import phases, unit
 from sidestream.kernels.common.element import output_type
 from sidestream.kernels.common.factors import (
     largest_magnitude,
@@ -30,8 +30,8 @@ from sidestream.kernels.common.normalise import finish_row, sink_of, store_lse
 from sidestream.kernels.common.softmax import scale_row
 from sidestream.kernels.common.swizzle import UNITS, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
+from sidestream.kernels.sm100 import record
 from sidestream.kernels.sm100 import tensor_memory as tmem
-from sidestream.kernels.sm100 import unit as record
 from sidestream.kernels.sm100.config import BLOCK_BYTES, GROUP, KernelConfig
 
 LOAD = 32
@@ -124,10 +124,10 @@ def stage_row(
         cute.recast_ptr(rounded.iterator, dtype=Uint32),
         cute.make_layout(LOAD * config.out_bytes // 4),
     )
-    for unit in cutlass.range_constexpr(LOAD // width):
-        target = unit_pointer(tile, config.tile_m, row, Int32(column // width + unit))
+    for piece in cutlass.range_constexpr(LOAD // width):
+        target = unit_pointer(tile, config.tile_m, row, Int32(column // width + piece))
         cute.autovec_copy(
-            cute.make_tensor(packed.iterator + 4 * unit, cute.make_layout(4)),
+            cute.make_tensor(packed.iterator + 4 * piece, cute.make_layout(4)),
             cute.make_tensor(
                 cute.recast_ptr(target, dtype=Uint32), cute.make_layout(4)
             ),
@@ -268,9 +268,9 @@ def run_correction(
     count = Int32(0)
     turn = Int32(0)
     record.read_unit(barriers, records, turn, facts)
-    while facts[record.LIVE] != 0:
-        head = facts[record.HEAD]
-        len_q = facts[record.LEN_Q]
+    while facts[unit.LIVE] != 0:
+        head = facts[unit.HEAD]
+        len_q = facts[unit.LEN_Q]
         steps = facts[record.END] - facts[record.BEGIN]
         tailed, tail = record.value_tail(config, facts)
         if tailed:
@@ -286,7 +286,7 @@ def run_correction(
         sink = sink_of(config, sinks, head, heads_q)
         for sub in cutlass.range_constexpr(config.sub_tiles):
             visits = facts[record.end_tile(sub)] - facts[record.first_tile(sub)]
-            sub_row = facts[record.ROW0] + sub * config.tile_m
+            sub_row = facts[unit.ROW0] + sub * config.tile_m
             row = sub_row + thread
             if sub_row < len_q:
                 top = -Float32.inf
@@ -324,7 +324,7 @@ def run_correction(
                 store_lse(
                     config,
                     lse,
-                    Int64(facts[record.Q_START]) + row,
+                    Int64(facts[unit.Q_START]) + row,
                     head,
                     heads_q,
                     lse_head_stride,

@@ -6,12 +6,13 @@ nobody; they are staged, but never stored.
 """
 
 import cutlass
-from cutlass import Int32, Int64, Uint32, cute
+from cutlass import Int32, Int64, cute
 
-from sidestream.kernels.common import phases
+from sidestream.kernels.common import phases, unit
+from sidestream.kernels.common.rows import head_of, store_unit
 from sidestream.kernels.common.swizzle import UNITS, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
-from sidestream.kernels.sm100 import unit as record
+from sidestream.kernels.sm100 import record
 from sidestream.kernels.sm100.config import BLOCK_BYTES, WARP, KernelConfig
 
 
@@ -32,27 +33,22 @@ def store_rows(
     """
     width = config.out_chunk // UNITS
     lane = cute.arch.lane_idx()
-    unit = lane % UNITS
-    vector = cute.make_rmem_tensor(4, Uint32)
+    piece = lane % UNITS
     per_step = WARP // UNITS
-    if column + unit * width < config.head_dim_v:
+    if column + piece * width < config.head_dim_v:
+        block = out + cute.assume(column, divby=config.out_chunk)
         for step in cutlass.range((live_rows + (per_step - 1)) // per_step, unroll=4):
             row = step * per_step + lane // UNITS
             if row < live_rows:
-                source = unit_pointer(tile, config.tile_m, row, unit)
-                offset = (first_token + row) * token_stride + column + unit * width
-                target = out + cute.assume(offset, divby=width)
-                cute.autovec_copy(
-                    cute.make_tensor(
-                        cute.recast_ptr(source, dtype=Uint32), cute.make_layout(4)
-                    ),
-                    vector,
-                )
-                cute.autovec_copy(
-                    vector,
-                    cute.make_tensor(
-                        cute.recast_ptr(target, dtype=Uint32), cute.make_layout(4)
-                    ),
+                source = unit_pointer(tile, config.tile_m, row, piece)
+                store_unit(
+                    config,
+                    source,
+                    block,
+                    first_token,
+                    row,
+                    piece * width,
+                    token_stride,
                 )
 
 
@@ -81,9 +77,9 @@ def run_epilogue(
     turn = Int32(0)
     facts = cute.make_rmem_tensor(record.WORDS, Int32)
     record.read_unit(barriers, records, turn, facts)
-    while facts[record.LIVE] != 0:
-        row = facts[record.ROW0] + sub * config.tile_m
-        live_rows = cutlass.min(facts[record.LEN_Q] - row, Int32(config.tile_m))
+    while facts[unit.LIVE] != 0:
+        row = facts[unit.ROW0] + sub * config.tile_m
+        live_rows = cutlass.min(facts[unit.LEN_Q] - row, Int32(config.tile_m))
         if live_rows > 0:
             for block in cutlass.range_constexpr(config.out_blocks):
                 buffer = block % buffers
@@ -98,12 +94,8 @@ def run_epilogue(
                     store_rows(
                         config,
                         smem_out + cute.assume(offset, divby=elements),
-                        out
-                        + cute.assume(
-                            facts[record.HEAD] * out_head_stride,
-                            divby=config.out_chunk // UNITS,
-                        ),
-                        Int64(facts[record.Q_START]) + row,
+                        head_of(config, out, facts[unit.HEAD], out_head_stride),
+                        Int64(facts[unit.Q_START]) + row,
                         live_rows,
                         column0 + block * config.out_chunk,
                         out_token_stride,

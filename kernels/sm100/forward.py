@@ -19,8 +19,8 @@ from sidestream.kernels.common import phases
 from sidestream.kernels.common.element import element_type, output_type
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import config as facts
+from sidestream.kernels.sm100 import record
 from sidestream.kernels.sm100 import tensor_memory as tmem
-from sidestream.kernels.sm100 import unit
 from sidestream.kernels.sm100.config import KernelConfig
 from sidestream.kernels.sm100.correction import run_correction
 from sidestream.kernels.sm100.epilogue import run_epilogue
@@ -100,7 +100,7 @@ def forward(
     barriers = smem.allocate_array(Int64, bar.COUNT, byte_alignment=8)
     records = smem.allocate_tensor(
         Int32,
-        cute.make_layout((bar.RECORDS, unit.WORDS), stride=(unit.WORDS, 1)),
+        cute.make_layout((bar.RECORDS, record.WORDS), stride=(record.WORDS, 1)),
         byte_alignment=16,
     )
     tmem_address = smem.allocate_array(Int32, 1, byte_alignment=4)

@@ -14,10 +14,10 @@ import cutlass
 from cutlass import Int16, Int32, cute
 from cutlass._mlir.dialects import nvvm
 
-from sidestream.kernels.common import phases, worklist
+from sidestream.kernels.common import phases, unit, worklist
 from sidestream.kernels.common.tokens import tma_views
 from sidestream.kernels.sm100 import barriers as bar
-from sidestream.kernels.sm100 import unit as record
+from sidestream.kernels.sm100 import record
 from sidestream.kernels.sm100.config import BLOCK_BYTES, CLUSTER, KernelConfig
 
 BOTH = (1 << CLUSTER) - 1
@@ -35,24 +35,24 @@ def claim_for_pair(
     turn: Int32,
 ) -> Int32:
     """Number of the pair's next unit; the same in both CTAs and all lanes."""
-    unit = Int32(0)
+    number = Int32(0)
     if rank == 0:
-        unit = worklist.claim_unit(workspace)
+        number = worklist.claim_unit(workspace)
         # The first claim finds the place free; the code is that of every other one.
         bar.wait_pair(barriers + bar.CLAIM_EMPTY, (turn & 1) ^ 1)
         with cute.arch.elect_one():
-            cute.arch.store_async_dsmem(claim, unit, barriers + bar.CLAIM_FULL, 1)
+            cute.arch.store_async_dsmem(claim, number, barriers + bar.CLAIM_FULL, 1)
     else:
         with cute.arch.elect_one():
             phases.expect_bytes(barriers + bar.CLAIM_FULL, CLAIM_BYTES)
         bar.wait_pair(barriers + bar.CLAIM_FULL, turn & 1)
-        unit = cute.make_tensor(claim, cute.make_layout(1))[0]
+        number = cute.make_tensor(claim, cute.make_layout(1))[0]
         cute.arch.sync_warp()
         with cute.arch.elect_one():
             cute.arch.mbarrier_arrive(
                 barriers + bar.CLAIM_EMPTY, 0, scope=nvvm.MemScopeKind.CLUSTER
             )
-    return unit
+    return number
 
 
 @cute.jit
@@ -199,12 +199,12 @@ def load_queries(
 
     A half without live rows is not loaded: what its rows give is never stored.
     """
-    row0 = facts[record.ROW0]
+    row0 = facts[unit.ROW0]
     for sub in cutlass.range_constexpr(config.sub_tiles):
         if facts[record.first_tile(sub)] < facts[record.end_tile(sub)]:
             full = barriers + (bar.Q_FULL + sub)
             phases.wait_empty(barriers + (bar.Q_EMPTY + sub), queries[sub])
-            rows = facts[record.LEN_Q] - (row0 + sub * config.tile_m)
+            rows = facts[unit.LEN_Q] - (row0 + sub * config.tile_m)
             expected = Int32(config.q_bytes)
             if rows <= config.box:
                 expected = Int32(config.q_bytes // 2)
@@ -248,27 +248,16 @@ def run_loader(
     rank: Int32,
 ) -> None:
     """Serve units until the work list is exhausted, then publish a dead record."""
-    units = worklist.unit_prefix(workspace, batch)
-    starts_q = worklist.query_starts(workspace, batch)
-    starts_kv = worklist.key_starts(workspace, batch)
-    live = units[batch]
+    live = worklist.unit_prefix(workspace, batch)[batch]
     facts = cute.make_rmem_tensor(record.WORDS, Int32)
     queries = cute.make_rmem_tensor(config.sub_tiles, Int32)
     queries.fill(0)
     turn = Int32(0)
     count = Int32(0)
-    unit = claim_for_pair(barriers, claim, workspace, rank, turn)
-    while unit < live:
-        sequence = worklist.sequence_of(units, batch, unit)
-        q_start = starts_q[sequence]
-        len_q = starts_q[sequence + 1] - q_start
-        kv_start = starts_kv[sequence]
-        # Heads run fastest, so that the heads of a group meet in L2, and rows run from
-        # the last to the first: with a causal mask the longest come first.
-        local = unit - units[sequence]
-        runs = (len_q + (unit_rows - 1)) // unit_rows
-        head = local % unit_heads
-        row0 = (runs - 1 - local // unit_heads) * unit_rows
+    number = claim_for_pair(barriers, claim, workspace, rank, turn)
+    while number < live:
+        found = unit.find_unit(workspace, batch, number, unit_rows, unit_heads)
+        head, row0 = found.head, found.row0
         other_row0 = row0
         if cutlass.const_expr(not config.split_values):
             if unit_heads == heads_q:
@@ -276,25 +265,20 @@ def run_loader(
                 row0 = row0 + rank * config.cta_rows
             else:
                 head = CLUSTER * head + rank
-        facts[record.LIVE] = Int32(1)
-        facts[record.HEAD] = head
-        facts[record.ROW0] = row0
-        facts[record.Q_START] = q_start
-        facts[record.LEN_Q] = len_q
-        facts[record.LEN_KV] = starts_kv[sequence + 1] - kv_start
+        unit.describe(facts, found._replace(head=head, row0=row0))
         record.fill_ranges(config, facts, other_row0, left, right)
         record.publish_unit(barriers, records, turn, facts)
 
         shared_q, global_q = tma_views(
-            atom_q, smem_q, tokens_q, config.box, head, q_start + row0
+            atom_q, smem_q, tokens_q, config.box, head, found.q_start + row0
         )
         load_queries(config, atom_q, shared_q, global_q, facts, queries, barriers)
         kv_head = head // group
         shared_k, global_k = tma_views(
-            atom_k, smem_k, tokens_k, config.box, kv_head, kv_start
+            atom_k, smem_k, tokens_k, config.box, kv_head, found.kv_start
         )
         shared_v, global_v = tma_views(
-            atom_v, smem_v, tokens_v, config.box_v, kv_head, kv_start
+            atom_v, smem_v, tokens_v, config.box_v, kv_head, found.kv_start
         )
         end = facts[record.END]
         steps = end - facts[record.BEGIN]
@@ -303,7 +287,7 @@ def run_loader(
             turns = steps + config.lead
         for step in cutlass.range(turns, unroll=1):
             tile = end - 1 - step
-            keys = facts[record.LEN_KV] - tile * config.tile_n
+            keys = facts[unit.LEN_KV] - tile * config.tile_n
             if step >= config.lead:
                 load_values(
                     config,
@@ -331,7 +315,7 @@ def run_loader(
                 )
                 count = count + config.k_slices
         turn = turn + 1
-        unit = claim_for_pair(barriers, claim, workspace, rank, turn)
+        number = claim_for_pair(barriers, claim, workspace, rank, turn)
     facts.fill(0)
     record.publish_unit(barriers, records, turn, facts)
     # What the other CTA still sends here has to arrive before this CTA may end: its

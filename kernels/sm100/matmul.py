@@ -15,11 +15,11 @@ from cutlass import Float32, Int32, cute
 from cutlass.cute.nvgpu import OperandMajorMode, tcgen05
 from cutlass.utils import blackwell_helpers
 
-from sidestream.kernels.common import phases
+from sidestream.kernels.common import phases, unit
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.sm100 import barriers as bar
+from sidestream.kernels.sm100 import record
 from sidestream.kernels.sm100 import tensor_memory as tmem
-from sidestream.kernels.sm100 import unit as record
 from sidestream.kernels.sm100.config import CLUSTER, KernelConfig
 
 
@@ -167,7 +167,7 @@ def run_matmul(
     count = Int32(0)
     turn = Int32(0)
     record.read_unit(barriers, records, turn, facts)
-    while facts[record.LIVE] != 0:
+    while facts[unit.LIVE] != 0:
         end = facts[record.END]
         steps = end - facts[record.BEGIN]
         tailed, _ = record.value_tail(config, facts)

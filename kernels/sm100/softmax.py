@@ -8,7 +8,7 @@ how much earlier sums have to shrink.
 import cutlass
 from cutlass import Float32, Int32, cute
 
-from sidestream.kernels.common import phases
+from sidestream.kernels.common import phases, unit
 from sidestream.kernels.common.bounds import WHOLE, mask_row, span_tiles, spans
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.common.factors import score_scale
@@ -19,8 +19,8 @@ from sidestream.kernels.common.softmax import (
     weigh_row,
 )
 from sidestream.kernels.sm100 import barriers as bar
+from sidestream.kernels.sm100 import record
 from sidestream.kernels.sm100 import tensor_memory as tmem
-from sidestream.kernels.sm100 import unit as record
 from sidestream.kernels.sm100.config import GROUP, KernelConfig
 
 LOAD = 32
@@ -137,7 +137,7 @@ def run_softmax(
     scale_log2 = score_scale(config, scale_log2, descale_q, descale_k)
     turn = Int32(0)
     record.read_unit(barriers, records, turn, facts)
-    while facts[record.LIVE] != 0:
+    while facts[unit.LIVE] != 0:
         begin, plain_begin, plain_end, end = record.sub_tile_tiles(facts, sub)
         if begin < end:
             state[0] = -Float32.inf
@@ -155,9 +155,9 @@ def run_softmax(
                     lower,
                     upper,
                     thread,
-                    facts[record.ROW0] + (sub * config.tile_m + thread),
-                    facts[record.LEN_Q],
-                    facts[record.LEN_KV],
+                    facts[unit.ROW0] + (sub * config.tile_m + thread),
+                    facts[unit.LEN_Q],
+                    facts[unit.LEN_KV],
                     left,
                     right,
                     scale_log2,

@@ -3,7 +3,7 @@
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
-from sidestream.kernels.common import phases
+from sidestream.kernels.common import phases, unit
 from sidestream.kernels.common.bounds import (
     CUT_RIGHT,
     WHOLE,
@@ -21,10 +21,9 @@ from sidestream.kernels.common.factors import (
     stored_factor,
 )
 from sidestream.kernels.common.normalise import finish_row, sink_of, store_lse
+from sidestream.kernels.common.rows import head_of
 from sidestream.kernels.common.softmax import scale_row
-from sidestream.kernels.common.swizzle import UNITS
 from sidestream.kernels.sm120 import barriers as bar
-from sidestream.kernels.sm120 import record as unit_record
 from sidestream.kernels.sm120.config import BAND, KernelConfig
 from sidestream.kernels.sm120.epilogue import (
     stage_narrow,
@@ -109,7 +108,7 @@ def finish_unit(
             config,
             cute.recast_ptr(smem_q, dtype=output_type(config)),
             tile_row,
-            out + cute.assume(head * out_head_stride, divby=config.out_chunk // UNITS),
+            head_of(config, out, head, out_head_stride),
             Int64(q_start) + row,
             len_q - row,
             out_token_stride,
@@ -151,13 +150,13 @@ def run_consumer(
     turn = Int32(0)
     count = Int32(0)
     phases.wait_full(barriers + bar.Q_FULL, turn)
-    live = record[unit_record.LIVE]
+    live = record[unit.LIVE]
     while live != 0:
-        head = record[unit_record.HEAD]
-        row0 = record[unit_record.ROW0]
-        q_start = record[unit_record.Q_START]
-        len_q = record[unit_record.LEN_Q]
-        len_kv = record[unit_record.LEN_KV]
+        head = record[unit.HEAD]
+        row0 = record[unit.ROW0]
+        q_start = record[unit.Q_START]
+        len_q = record[unit.LEN_Q]
+        len_kv = record[unit.LEN_KV]
         row = row0 + tile_row
         output.fill(0.0)
         top.fill(-Float32.inf)
@@ -216,4 +215,4 @@ def run_consumer(
         phases.arrive_warp(barriers + bar.Q_EMPTY)
         turn = turn + 1
         phases.wait_full(barriers + bar.Q_FULL, turn)
-        live = record[unit_record.LIVE]
+        live = record[unit.LIVE]

@@ -10,6 +10,7 @@ from cutlass import Float32, Int32, Int64, Uint32, cute
 
 from sidestream.kernels.common.element import output_type
 from sidestream.kernels.common.opaque import opaque
+from sidestream.kernels.common.rows import store_unit
 from sidestream.kernels.common.swizzle import UNITS, unit_pointer
 from sidestream.kernels.sm120.config import WARP, KernelConfig
 from sidestream.kernels.sm120.operands import words
@@ -81,19 +82,6 @@ def stage_narrow(
 
 
 @cute.jit
-def copy_unit(source: cute.Pointer, target: cute.Pointer) -> None:
-    """Copy 16 bytes."""
-    vector = cute.make_rmem_tensor(4, Uint32)
-    words_of = cute.make_layout(4)
-    cute.autovec_copy(
-        cute.make_tensor(cute.recast_ptr(source, dtype=Uint32), words_of), vector
-    )
-    cute.autovec_copy(
-        vector, cute.make_tensor(cute.recast_ptr(target, dtype=Uint32), words_of)
-    )
-
-
-@cute.jit
 def store_rows(
     config: cutlass.Constexpr[KernelConfig],
     tile: cute.Pointer,
@@ -123,5 +111,5 @@ def store_rows(
         unit = index % units
         if row < live:
             source = unit_pointer(tile, config.tile_m, tile_row + row, unit)
-            offset = (first_token + row) * token_stride + (first + unit) * width
-            copy_unit(source, out + cute.assume(offset, divby=width))
+            column = (first + unit) * width
+            store_unit(config, source, out, first_token, row, column, token_stride)

@@ -8,10 +8,9 @@ Needs `mma.sync`, `ldmatrix`, TMA and mbarriers, all of which sm_90a has too.
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
-from sidestream.kernels.common import phases
+from sidestream.kernels.common import phases, unit
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.sm120 import barriers as bar
-from sidestream.kernels.sm120 import record as unit_record
 from sidestream.kernels.sm120.config import LOADER_REGISTERS, KernelConfig
 from sidestream.kernels.sm120.consumer import run_consumer
 from sidestream.kernels.sm120.loader import run_loader
@@ -74,7 +73,7 @@ def forward(
     )
     barriers = smem.allocate_array(Int64, len(bar.arrivals(config)), byte_alignment=8)
     record = smem.allocate_tensor(
-        Int32, cute.make_layout(unit_record.WORDS), byte_alignment=16
+        Int32, cute.make_layout(unit.WORDS), byte_alignment=16
     )
     if thread == 0:
         phases.init_barriers(bar.arrivals(config), barriers)

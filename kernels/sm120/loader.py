@@ -7,8 +7,8 @@ from sidestream.kernels.common import phases, worklist
 from sidestream.kernels.common.bounds import tile_range
 from sidestream.kernels.common.config import ROW_BYTES
 from sidestream.kernels.common.tokens import tma_views
+from sidestream.kernels.common.unit import LIVE, describe, find_unit
 from sidestream.kernels.sm120 import barriers as bar
-from sidestream.kernels.sm120 import record as unit_record
 from sidestream.kernels.sm120.config import KernelConfig
 
 
@@ -107,34 +107,23 @@ def run_loader(
     right: Int32,
 ) -> None:
     """Serve units until the work list is exhausted, then publish a dead record."""
-    units = worklist.unit_prefix(workspace, batch)
-    starts_q = worklist.query_starts(workspace, batch)
-    starts_kv = worklist.key_starts(workspace, batch)
-    live = units[batch]
+    live = worklist.unit_prefix(workspace, batch)[batch]
     turn = Int32(0)
     count = Int32(0)
-    unit = worklist.claim_unit(workspace)
-    while unit < live:
-        sequence = worklist.sequence_of(units, batch, unit)
-        q_start = starts_q[sequence]
-        len_q = starts_q[sequence + 1] - q_start
-        kv_start = starts_kv[sequence]
-        len_kv = starts_kv[sequence + 1] - kv_start
-        # Heads run fastest, so that the heads of a group meet in L2, and tiles run
-        # from the last to the first: with a causal mask the longest come first.
-        local = unit - units[sequence]
-        head = local % heads_q
-        tiles = (len_q + (config.tile_m - 1)) // config.tile_m
-        row0 = (tiles - 1 - local // heads_q) * config.tile_m
-        kv_head = head // group
+    number = worklist.claim_unit(workspace)
+    while number < live:
+        unit = find_unit(workspace, batch, number, Int32(config.tile_m), heads_q)
+        kv_head = unit.head // group
 
         shared_k, global_k = tma_views(
-            atom_k, smem_k, tokens_k, config.tile_n, kv_head, kv_start
+            atom_k, smem_k, tokens_k, config.tile_n, kv_head, unit.kv_start
         )
         shared_v, global_v = tma_views(
-            atom_v, smem_v, tokens_v, config.tile_n, kv_head, kv_start
+            atom_v, smem_v, tokens_v, config.tile_n, kv_head, unit.kv_start
         )
-        begin, _, _, end = tile_range(config, row0, len_q, len_kv, left, right)
+        begin, _, _, end = tile_range(
+            config, unit.row0, unit.len_q, unit.len_kv, left, right
+        )
         # The first keys and values need only free stages. They travel while the
         # consumers still finish the unit before, which holds the Q tile.
         if begin < end:
@@ -153,11 +142,16 @@ def run_loader(
             count = count + 1
 
         shared_q, global_q = tma_views(
-            atom_q, smem_q, tokens_q, config.tile_m, head, q_start + row0
+            atom_q,
+            smem_q,
+            tokens_q,
+            config.tile_m,
+            unit.head,
+            unit.q_start + unit.row0,
         )
         phases.wait_empty(barriers + bar.Q_EMPTY, turn)
         with cute.arch.elect_one():
-            unit_record.write_record(record, head, row0, q_start, len_q, len_kv)
+            describe(record, unit)
             cute.arch.mbarrier_arrive_and_expect_tx(
                 barriers + bar.Q_FULL, config.q_bytes
             )
@@ -184,8 +178,8 @@ def run_loader(
             )
             count = count + 1
         turn = turn + 1
-        unit = worklist.claim_unit(workspace)
+        number = worklist.claim_unit(workspace)
     phases.wait_empty(barriers + bar.Q_EMPTY, turn)
     with cute.arch.elect_one():
-        record[unit_record.LIVE] = Int32(0)
+        record[LIVE] = Int32(0)
         cute.arch.mbarrier_arrive(barriers + bar.Q_FULL)

@@ -13,7 +13,8 @@ from cutlass.cute.runtime import make_ptr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidestream.kernels.sm100 import unit as record
+from sidestream.kernels.common import unit
+from sidestream.kernels.sm100 import record
 from sidestream.kernels.sm100.config import CLUSTER, KernelConfig
 
 
@@ -29,12 +30,12 @@ def probe(
     right: Int32,
 ) -> None:
     facts = cute.make_rmem_tensor(record.WORDS, Int32)
-    facts[record.ROW0] = row0
-    facts[record.LEN_Q] = len_q
-    facts[record.LEN_KV] = len_kv
+    facts[unit.ROW0] = row0
+    facts[unit.LEN_Q] = len_q
+    facts[unit.LEN_KV] = len_kv
     record.fill_ranges(config, facts, other_row0, left, right)
     cells = cute.make_tensor(results, cute.make_layout(record.WORDS))
-    cells[record.ROW0] = facts[record.ROW0]
+    cells[unit.ROW0] = facts[unit.ROW0]
     for word in cutlass.range_constexpr(record.BEGIN, record.WORDS):
         cells[word] = facts[word]
 
@@ -101,7 +102,7 @@ def test_a_pair_visits_what_its_rows_need(anchor, bounded, data):
         own, other = base + rank * step, base + (1 - rank) * step
         numbers = (own, other, len_q, len_kv, left or 0, right or 0)
         function(pointer, *map(Int32, numbers))
-        assert results[record.ROW0] == own
+        assert results[unit.ROW0] == own
         found.append([int(word) for word in results])
 
     union = set()

@@ -60,8 +60,8 @@ LAYOUT: tuple[Row, ...] = (
                 edits=(
                     Edit(
                         file="sm100/correction.py",
-                        old="packed.iterator + 4 * unit,",
-                        new="packed.iterator + 4 * (unit ^ 1),",
+                        old="packed.iterator + 4 * piece,",
+                        new="packed.iterator + 4 * (piece ^ 1),",
                     ),
                 ),
                 check="parity",
@@ -140,7 +140,12 @@ LAYOUT: tuple[Row, ...] = (
                 scenario="identical",
                 edits=(
                     Edit(
-                        file=f"{file}/loader.py",
+                        file="common/unit.py",
+                        old="from cutlass import Int32, cute\n",
+                        new="import cutlass\nfrom cutlass import Int32, cute\n",
+                    ),
+                    Edit(
+                        file="common/unit.py",
                         old=_START,
                         new="q_start = cutlass.min(starts_q[sequence], 4 * sequence)\n",
                     ),
@@ -148,10 +153,7 @@ LAYOUT: tuple[Row, ...] = (
                 check="parity",
                 kinds=frozenset({"parity", "unwritten", "nan"}),
             )
-            for arch, shape, file in (
-                ("sm_120a", "d128", "sm120"),
-                ("sm_100a", "d512", "sm100"),
-            )
+            for arch, shape in (("sm_120a", "d128"), ("sm_100a", "d512"))
         ),
     ),
     Row(

@@ -26,7 +26,7 @@ NUMERICS: tuple[Row, ...] = (
                 scenario="nan-tail",
                 edits=(
                     Edit(
-                        file="sm100/unit.py",
+                        file="sm100/record.py",
                         old=_TAIL,
                         new=_TAIL.replace("tail < config.tile_n", "tail < 0"),
                     ),
@@ -85,7 +85,7 @@ NUMERICS: tuple[Row, ...] = (
                 scenario="neighbour-nan",
                 edits=(
                     Edit(
-                        file="sm100/unit.py",
+                        file="sm100/record.py",
                         old=_TAIL,
                         new=_TAIL.replace(
                             "tail < config.tile_n",
@@ -102,7 +102,7 @@ NUMERICS: tuple[Row, ...] = (
                 scenario="neighbour-nan",
                 edits=(
                     Edit(
-                        file="sm100/unit.py",
+                        file="sm100/record.py",
                         old=_TAIL,
                         new=_TAIL.replace(
                             "tail < config.tile_n",

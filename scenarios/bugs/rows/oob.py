@@ -100,7 +100,7 @@ OOB: tuple[Row, ...] = (
                 scenario="guarded",
                 edits=(
                     Edit(
-                        file=f"{file}/epilogue.py",
+                        file="common/rows.py",
                         old=_ROW,
                         new=_ROW.replace("row)", "row - 1)"),
                     ),
@@ -108,10 +108,7 @@ OOB: tuple[Row, ...] = (
                 check="bounds",
                 kinds=frozenset({"out-of-bounds"}),
             )
-            for arch, shape, file in (
-                ("sm_120a", "d64", "sm120"),
-                ("sm_100a", "d512", "sm100"),
-            )
+            for arch, shape in (("sm_120a", "d64"), ("sm_100a", "d512"))
         ),
         counterpart="Our kernels take no list of indices; here every row goes one "
         "place too early.",

@@ -11,12 +11,11 @@ _OUT_WRAPPED = "offset = Int64(Int32((first_token + row) * token_stride))"
 
 def _out(arch: str, shape: str, scenario: str, spared: str = "") -> Mutant:
     """O is stored at an offset that was multiplied in 32 bits."""
-    folder = {"sm_120a": "sm120", "sm_100a": "sm100"}[arch]
     return Mutant(
         arch=arch,
         shape=shape,
         scenario=scenario,
-        edits=(Edit(file=f"{folder}/epilogue.py", old=_OUT, new=_OUT_WRAPPED),),
+        edits=(Edit(file="common/rows.py", old=_OUT, new=_OUT_WRAPPED),),
         check="parity",
         kinds=frozenset({"parity", "out-of-bounds"}),
         spared=spared,

@@ -8,21 +8,15 @@ them see the same tile ranges, because the loader alone derives them.
 import cutlass
 from cutlass import Boolean, Int32, cute
 
-from sidestream.kernels.common import phases
+from sidestream.kernels.common import phases, unit
 from sidestream.kernels.common.bounds import tile_range
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100.config import KernelConfig
 
-LIVE = 0
-HEAD = 1
-ROW0 = 2
-Q_START = 3
-LEN_Q = 4
-LEN_KV = 5
-BEGIN = 6
+BEGIN = unit.WORDS
 """First of the tiles that the pair visits, from END - 1 down."""
-END = 7
-SUB = 8
+END = BEGIN + 1
+SUB = END + 1
 """First word of sub-tile 0; each has SUB_WORDS."""
 SUB_BEGIN = 0
 SUB_PLAIN_BEGIN = 1
@@ -51,11 +45,11 @@ def fill_sub_tile(
     right: Int32,
 ) -> None:
     """Tile ranges of one sub-tile from the record's other facts; zeros if empty."""
-    row = facts[ROW0] + sub * config.tile_m
+    row = facts[unit.ROW0] + sub * config.tile_m
     begin, plain_begin, plain_end, end = tile_range(
-        config, row, facts[LEN_Q], facts[LEN_KV], left, right
+        config, row, facts[unit.LEN_Q], facts[unit.LEN_KV], left, right
     )
-    if row >= facts[LEN_Q] or begin >= end:
+    if row >= facts[unit.LEN_Q] or begin >= end:
         begin = Int32(0)
         plain_begin = Int32(0)
         plain_end = Int32(0)
@@ -94,12 +88,12 @@ def fill_ranges(
 
     `other_row0` is the first row of the other CTA of the pair, in the same sequence.
     """
-    own_row0 = facts[ROW0]
+    own_row0 = facts[unit.ROW0]
     facts[BEGIN] = Int32(0)
     facts[END] = Int32(0)
     # The other CTA first: what stays in the sub-tile words is this one's.
     for row0 in cutlass.range_constexpr(2):
-        facts[ROW0] = other_row0 if row0 == 0 else own_row0
+        facts[unit.ROW0] = other_row0 if row0 == 0 else own_row0
         for sub in cutlass.range_constexpr(config.sub_tiles):
             fill_sub_tile(config, facts, sub, left, right)
             cover(facts, facts[first_tile(sub)], facts[end_tile(sub)])
@@ -140,7 +134,7 @@ def value_tail(
     own_end = facts[end_tile(0)]
     if cutlass.const_expr(config.sub_tiles > 1):
         own_end = cutlass.max(own_end, facts[end_tile(1)])
-    tail = facts[LEN_KV] - (end - 1) * config.tile_n
+    tail = facts[unit.LEN_KV] - (end - 1) * config.tile_n
     return end > 0 and own_end == end and tail < config.tile_n, tail
 
 
