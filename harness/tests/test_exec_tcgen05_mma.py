@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tcgen05_case import COLUMNS, LANES, clean
+from tcgen05_case import COLUMNS, LANES, clean, commit, run
 from tcgen05_layout import BASE32, NONE, SW32, SW64, SW128, Place, raw
 from tcgen05_product import UNIT, Product, depth
 
@@ -478,6 +478,20 @@ def test_what_is_refused_writes_nothing():
 def test_a_bad_instruction_descriptor_is_a_fault(seed):
     case = changed(("mov.b32 %t", "or.b32 %i, %i, 64;\nmov.b32 %t"))
     assert {k for k, _ in faults(case, Options(seed=seed))} == {"tcgen05"}
+
+
+def test_every_lane_that_executes_a_product_issues_one():
+    old = np.zeros((1, COLUMNS, LANES), np.uint32)
+    case = product(n=16, old=old, enable=True)
+    at = "tcgen05.mma.cta_group::1"
+    several = f".reg .pred %wz;\nsetp.eq.u32 %wz, %w, 0;\n@%wz {at}"
+    end = commit(1)
+    body = case.body().replace(at, several).replace(end, f"@%one {end}")
+    smem, cells = case.images()
+    ran = clean(run(body, smem=smem, cells=cells, everyone=True))
+    m, n, k = case.shape
+    assert ran.result.mma_flops == 32 * 2 * m * n * k
+    np.testing.assert_array_equal(f32(case.result(ran)), 32 * case.exact())
 
 
 # The order in which things land does not matter where it is fixed.
