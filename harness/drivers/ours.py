@@ -28,6 +28,7 @@ class Sidestream:
 
     def __init__(self, adapter: Any = None) -> None:
         self._given = adapter
+        self._last: tuple[Problem, str, Any] | None = None
 
     @property
     def _adapter(self) -> Any:
@@ -37,8 +38,18 @@ class Sidestream:
 
     def compile_key(self, problem: Problem, arch: str) -> Hashable:
         """Return what the code for a problem depends on; nothing is compiled."""
-        key: Hashable = self._adapter.plan(self._spec(problem, arch, 1)).key
+        key: Hashable = self._accepted(problem, arch).key
         return key
+
+    def _accepted(self, problem: Problem, arch: str) -> Any:
+        """Return a plan to be asked, not to be called: one for many questions.
+
+        What is called comes of a plan of its own, as a caller makes it.
+        """
+        if self._last is None or self._last[0] is not problem or self._last[1] != arch:
+            plan = self._adapter.plan(self._spec(problem, arch, 1))
+            self._last = problem, arch, plan
+        return self._last[2]
 
     def cache_info(self) -> Any:
         """Return the adapter's hits and misses so far."""
@@ -64,7 +75,7 @@ class Sidestream:
             if broken:
                 return reason
         try:
-            self._adapter.plan(self._spec(problem, arch, 1))
+            self._accepted(problem, arch)
         except self._adapter.PlanError as error:
             return str(error)
         return None
@@ -74,7 +85,7 @@ class Sidestream:
         usual = standard(problem)
         if not problem.is_float8:
             return usual
-        config = self._adapter.plan(self._spec(problem, arch, 1)).key.config
+        config = self._accepted(problem, arch).key.config
         return replace(usual, weight_scale=2.0**config.bias)
 
     def prepare(self, problem: Problem, world: VirtualCuda) -> PreparedSidestream:
