@@ -221,6 +221,15 @@ def test_modules_are_copied_saved_and_loaded_with_their_optimizer(gpu):
         ("debug_dump", lambda: torch.cuda.CUDAGraph().debug_dump("x")),
         ("sparse", lambda: torch.ones(2, device="cuda").to_sparse()),
         ("cudart", lambda: torch.cuda.cudart()),
+        (
+            "for other processes",
+            lambda: torch.ones(2, device="cuda").untyped_storage()._share_cuda_(),
+        ),
+        ("_record_memory_history", lambda: torch.cuda.memory._record_memory_history()),
+        ("jiterator", lambda: torch.cuda.jiterator._create_jit_fn("")),
+        ("tunable", lambda: torch.cuda.tunable.is_enabled()),
+        ("temperature", lambda: torch.cuda.temperature()),
+        ("TORCH_COMPILE_DISABLE", lambda: torch.compile(torch.sin)),
     ],
 )
 def test_what_is_not_supported_says_so_by_name(gpu, name, make):
@@ -248,3 +257,26 @@ def test_results_are_written_where_they_were_allocated(gpu, shape):
         made = work(there)
         assert torch.equal(made.cpu(), work(host.t()))
         assert made.stride() == work(host.t()).stride()
+
+
+def test_compile_is_the_function_itself_where_it_is_switched_off(gpu, monkeypatch):
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    value = torch.ones(2, device="cuda")
+    assert torch.compile(lambda x: x * 2, disable=True)(value).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+@pytest.mark.parametrize("training", [True, False])
+def test_recurrent_layers_give_what_the_cpu_gives(gpu, kind, training):
+    layer = kind(4, 4, num_layers=2)
+    twin = copy.deepcopy(layer).cuda()
+    value = torch.linspace(-1, 1, 24).reshape(3, 2, 4)
+    with torch.set_grad_enabled(training):
+        here, there = layer(value)[0], twin(value.cuda())[0]
+        assert torch.allclose(here, there.cpu(), atol=1e-6)
+        if training:
+            here.sum().backward()
+            there.sum().backward()
+            for own, other in zip(layer.parameters(), twin.parameters(), strict=True):
+                assert torch.allclose(own.grad, other.grad.cpu(), atol=1e-6)
+    assert kinds(gpu) == []

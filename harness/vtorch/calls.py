@@ -75,6 +75,7 @@ class Calls:
             torch.frombuffer: self._from_data,
             torch.complex: self._plainly,
             torch.device: self._device,
+            torch.lstm: self._lstm,
         }
 
     def call(
@@ -113,6 +114,18 @@ class Calls:
     def _device(self, func: Any, args: Any, kwargs: dict[str, Any]) -> torch.device:
         made: torch.device = with_named(func)(*args, **kwargs)
         return made
+
+    def _lstm(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Compute it from matrix products, as a GPU without cuDNN does.
+
+        The kernel that a CPU has for it keeps scratch whose size nothing else tells.
+        """
+        before = torch._C._get_mkldnn_enabled()
+        torch._C._set_mkldnn_enabled(before and not self.world.storages.holds(args[0]))
+        try:
+            return func(*args, **kwargs)
+        finally:
+            torch._C._set_mkldnn_enabled(before)
 
     def _made(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Carry out a factory, or another call that names a device."""

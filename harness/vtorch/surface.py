@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from sidestream.harness.errors import UnsupportedError
-from sidestream.harness.vtorch import device_names
+from sidestream.harness.vtorch import device_names, unsupported
 from sidestream.harness.vtorch.attributes import Change
 from sidestream.harness.vtorch.dlpack import capsule, import_capsule
 from sidestream.harness.vtorch.generators import AnyGenerator
@@ -60,6 +59,7 @@ def changes(world: World) -> Iterator[Change]:
     yield from _random(world)
     yield from _tensors(world)
     yield from device_names.changes()
+    yield from unsupported.changes(world)
     engine = world.backward.engine(torch.autograd.graph._engine_run_backward)
     for module in (torch.autograd, torch.autograd.graph):
         yield module, "_engine_run_backward", engine
@@ -104,12 +104,6 @@ def _device(world: World) -> Iterator[Change]:
     group: Any = torch._C._group_tensors_by_device_and_dtype
     yield torch._C, "_group_tensors_by_device_and_dtype", grouped
 
-    def unsupported(name: str) -> Callable[..., object]:
-        def refuse(*args: object, **kwargs: object) -> object:
-            raise UnsupportedError(f"{name} has no model on the virtual GPU")
-
-        return refuse
-
     cuda = torch.cuda
     answers: dict[str, object] = {
         "is_available": _YES,
@@ -135,22 +129,6 @@ def _device(world: World) -> Iterator[Change]:
     }
     for name, value in answers.items():
         yield cuda, name, value
-    for name in ("cudart", "current_blas_handle", "caching_allocator_alloc"):
-        yield cuda, name, unsupported(f"torch.cuda.{name}")
-    for name in (
-        "use_mem_pool",
-        "MemPool",
-        "memory_snapshot",
-        "memory_summary",
-        "change_current_allocator",
-    ):
-        yield cuda, name, unsupported(f"torch.cuda.{name}")
-        yield cuda.memory, name, unsupported(f"torch.cuda.{name}")
-    for name in (
-        *("broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_coalesced"),
-        *("scatter", "gather"),
-    ):
-        yield torch.nn.parallel.comm, name, unsupported(f"torch.cuda.comm.{name}")
     for name, number in {"range_push": 0, "range_pop": 0, "mark": None,
                          "range_start": 0, "range_end": None}.items():  # fmt: skip
         yield torch.cuda.nvtx, name, _answer(number)
@@ -171,15 +149,6 @@ def _device(world: World) -> Iterator[Change]:
     }.items():
         yield torch._C, name, value
     yield torch.backends.cuda, "is_built", _YES
-    autocast = torch.amp.autocast_mode.autocast
-    enter: Any = autocast.__enter__
-
-    def cast(mode: Any) -> Any:
-        if mode.device == "cuda" and mode._enabled:
-            raise UnsupportedError("torch.autocast('cuda') has no model")
-        return enter(mode)
-
-    yield autocast, "__enter__", cast
 
 
 def _streams(world: World) -> Iterator[Change]:

@@ -1,0 +1,92 @@
+"""What the virtual device does not have, refused by its name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from sidestream.harness.errors import UnsupportedError
+from sidestream.harness.vtorch.attributes import Change
+from sidestream.harness.vtorch.world import World
+
+_MEMORY = (
+    *("use_mem_pool", "MemPool", "memory_snapshot", "memory_summary"),
+    *("change_current_allocator", "CUDAPluggableAllocator", "caching_allocator_alloc"),
+)
+_MEMORY_INSIDE = ("_snapshot", "_dump_snapshot", "_record_memory_history")
+_LINK = (
+    *("broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_coalesced"),
+    *("scatter", "gather"),
+)
+_SENSORS = ("temperature", "power_draw", "clock_rate", "utilization", "memory_usage")
+
+
+def changes(world: World) -> Iterator[Change]:
+    """Yield what is replaced by a refusal."""
+    cuda = torch.cuda
+    for name in ("cudart", "current_blas_handle", *_MEMORY, *_SENSORS):
+        yield cuda, name, _refusal(f"torch.cuda.{name}")
+    for name in _MEMORY:
+        yield cuda.memory, name, _refusal(f"torch.cuda.{name}")
+    for name in _MEMORY_INSIDE:
+        yield cuda.memory, name, _refusal(f"torch.cuda.memory.{name}")
+    for name in _LINK:
+        yield torch.nn.parallel.comm, name, _refusal(f"torch.cuda.comm.{name}")
+    for name in ("_create_jit_fn", "_create_multi_output_jit_fn"):
+        yield cuda.jiterator, name, _refusal("torch.cuda.jiterator")
+    yield from _all_of(cuda.tunable, "torch.cuda.tunable")
+    yield torch.UntypedStorage, "_share_cuda_", _between_processes(world)
+    autocast: Any = torch.amp.autocast_mode.autocast
+    enter = autocast.__enter__
+
+    def cast(mode: Any) -> Any:
+        if mode.device == "cuda" and mode._enabled:
+            raise UnsupportedError("torch.autocast('cuda') has no model")
+        return enter(mode)
+
+    yield autocast, "__enter__", cast
+    yield torch, "compile", _compile(torch.compile)
+
+
+def _refusal(name: str) -> Callable[..., object]:
+    def refuse(*args: object, **kwargs: object) -> object:
+        raise UnsupportedError(f"{name} has no model on the virtual GPU")
+
+    return refuse
+
+
+def _all_of(module: ModuleType, name: str) -> Iterator[Change]:
+    for member in module.__all__:
+        yield module, member, _refusal(f"{name}.{member}")
+
+
+def _between_processes(world: World) -> Callable[..., object]:
+    share: Any = torch.UntypedStorage._share_cuda_
+
+    def shared(storage: torch.UntypedStorage, *args: object) -> object:
+        if world.storages.holds_storage(storage):
+            raise UnsupportedError(
+                "memory of the device for other processes has no model"
+            )
+        return share(storage, *args)
+
+    return shared
+
+
+def _compile(compile_: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse `torch.compile` unless it is switched off: it would look into this."""
+
+    def compile_or_refuse(model: Any = None, **options: Any) -> Any:
+        names = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
+        if options.get("disable") or any(os.environ.get(n) == "1" for n in names):
+            return compile_(model, **options)
+        raise UnsupportedError(
+            "torch.compile has no model on the virtual GPU; TORCH_COMPILE_DISABLE=1 "
+            "runs the program without it"
+        )
+
+    return compile_or_refuse
