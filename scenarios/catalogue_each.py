@@ -16,7 +16,7 @@ from typing import Any
 from sidestream.scenarios.catalogue_narrow import DESCALES
 from sidestream.scenarios.catalogue_wide import PACKED
 from sidestream.scenarios.catalogue_wide import SHAPES as WIDE_SHAPES
-from sidestream.scenarios.scenario import FLOAT8, Scenario
+from sidestream.scenarios.scenario import FLOAT8, ONE_BYTE, Scenario
 
 EACH_TAG = "each"
 
@@ -25,8 +25,19 @@ SHAPES: dict[str, dict[str, Any]] = {
     "d128": {"head_dim": 128},
     **WIDE_SHAPES,
     "e4m3": {"head_dim": 128, "dtype": FLOAT8, "descales": DESCALES},
+    "e5m2d64": {"head_dim": 64, "dtype": ONE_BYTE[1], "descales": DESCALES},
+    "e4m3d192x128": {
+        **WIDE_SHAPES["d192x128"],
+        "dtype": FLOAT8,
+        "descales": DESCALES,
+    },
+    "e5m2d256": {"head_dim": 256, "dtype": ONE_BYTE[1], "descales": DESCALES},
 }
-"""Head dims, and types where they are not those of the declarations below."""
+"""Head dims, and types where they are not those of the declarations below.
+
+One-byte inputs have every pair of head dims that a target serves them at, and each of
+the two types.
+"""
 
 WINDOWED: dict[str, Any] = {
     "dtype": "float16",

@@ -19,6 +19,14 @@ MUTATION_TAG = "mutation"
 LONGEST_Q = 600
 LONGEST_KV = 4700
 
+NARROW_FACTS: dict[str, Any] = {"dtype": FLOAT8, "descales": (0.75, 1.25, 0.5)}
+NARROW_SHAPES: dict[str, dict[str, Any]] = {
+    "d64": {"head_dim": 64},
+    "d128": {"head_dim": 128},
+    **{shape: SHAPES[shape] for shape in ("d192x128", "d256")},
+}
+"""Head dims of one-byte inputs; SM100 serves those up to 128."""
+
 
 def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
     """Return the launches of one declaration, the cheapest first."""
@@ -135,13 +143,15 @@ MUTATION: tuple[Scenario, ...] = (
             f"band-{shape}", causal="bottom_right", window_left=200, **dims
         )
     ),
-    *_family(
-        "band-fp8-d128",
-        dtype=FLOAT8,
-        head_dim=128,
-        causal="bottom_right",
-        window_left=200,
-        descales=(0.75, 1.25, 0.5),
+    *(
+        scenario
+        for shape, dims in NARROW_SHAPES.items()
+        for scenario in _family(
+            f"band-fp8-{shape}",
+            causal="bottom_right",
+            window_left=200,
+            **(NARROW_FACTS | dims),
+        )
     ),
     *_family(
         "band-fp8-out-d128",
@@ -150,17 +160,16 @@ MUTATION: tuple[Scenario, ...] = (
         head_dim=128,
         causal="bottom_right",
         window_left=200,
-        descales=(0.75, 1.25, 0.5),
+        descales=NARROW_FACTS["descales"],
         scale_out=40.0,
     ),
     *_decode("decode-d128", head_dim=128, causal="bottom_right", window_left=200),
     *_decode(
         "decode-fp8-d128",
-        dtype=FLOAT8,
         head_dim=128,
         causal="bottom_right",
         window_left=200,
-        descales=(0.75, 1.25, 0.5),
+        **NARROW_FACTS,
     ),
 )
 """Not part of a check of everything: `record --scenario` takes them by name."""

@@ -182,6 +182,15 @@ def _of(kind: str) -> tuple[Scenario, ...]:
             values="ties",
         ),
         packed(
+            "faint",
+            "The first key takes nearly all of every row and has no value: the output "
+            "is of weights that E4M3 rounds to nothing without a factor.",
+            NARROW_CORE_TAG,
+            lengths_q=(40,),
+            lengths_kv=(300,),
+            values="faint",
+        ),
+        packed(
             "strides",
             "Prefix sums with a base of their own for each side, and strides wider "
             "than the heads by as few bytes as are allowed.",

@@ -20,11 +20,12 @@ ROUTES = ("default", "clc", "role-split")
 control. role-split: one CTA pair makes the weights, another uses them. What has no such
 route declines."""
 FORMS = ("counts", "prefix")
-VALUES = ("normal", "flat", "equal", "sharp", "ties", "large")
+VALUES = ("normal", "flat", "equal", "sharp", "ties", "faint", "large")
 """normal: unit normal. flat: keys so small that weights are nearly equal. equal: keys
 are 0, so that weights are equal and need no rounding. sharp: keys so large that one
-weight takes nearly all. ties: every key occurs twice. large: values near a tenth of the
-format's square-root range, where fp16 products overflow fp16."""
+weight takes nearly all. ties: every key occurs twice. faint: the first key takes nearly
+all and has no value, so that O is made of small weights. large: values near a tenth of
+the format's square-root range, where fp16 products overflow fp16."""
 STREAMS = ("default", "side")
 
 

@@ -32,7 +32,7 @@ from sidestream.reference.tolerance import Arithmetic
 SM120_SHAPES = ((64, 64), (128, 128), (192, 128), (256, 256))
 """Head dims, of V last, that are driven on SM120."""
 FLOAT8_WEIGHT_SCALE = 2.0**4
-"""P times this is what its SM100 kernels round to E4M3."""
+"""P times this is what its kernels round to one byte."""
 
 
 class CudnnFrontend:
@@ -43,7 +43,8 @@ class CudnnFrontend:
     def supports(self, problem: Problem, arch: str) -> str | None:
         """Return why cuDNN frontend does not serve a problem, or None.
 
-        For SM100 the package is asked itself, about operands without gaps.
+        For SM100 and for one-byte inputs the package is asked itself, about operands
+        without gaps.
         """
         left_only = problem.causal == "none" and problem.window_right is None
         reasons = (
@@ -73,19 +74,17 @@ class CudnnFrontend:
         for broken, reason in reasons:
             if broken:
                 return reason
-        return _declines(problem, arch) if arch == "sm_100a" else None
+        asked = arch == "sm_100a" or problem.is_float8
+        return _declines(problem, arch) if asked else None
 
     def arithmetic(self, problem: Problem, arch: str) -> Arithmetic:
-        """Return the standard arithmetic, but for what SM100 does with weights."""
-        usual = standard(problem)
+        """Return the standard arithmetic, but for what its kernels do with weights."""
+        used = standard(problem)
+        if problem.is_float8:
+            used = replace(used, weight_scale=FLOAT8_WEIGHT_SCALE)
         if arch != "sm_100a":
-            return usual
-        return replace(
-            usual,
-            exp_error=CUBIC_EXP2_ERROR,
-            alpha_error=EX2_ERROR,
-            weight_scale=FLOAT8_WEIGHT_SCALE if problem.is_float8 else 1.0,
-        )
+            return used
+        return replace(used, exp_error=CUBIC_EXP2_ERROR, alpha_error=EX2_ERROR)
 
     def prepare(self, problem: Problem, world: VirtualCuda) -> PreparedCudnn:
         """Declare and check the plan.
@@ -110,7 +109,6 @@ def _sm120(problem: Problem) -> tuple[tuple[bool, str], ...]:
             shape not in SM120_SHAPES,
             f"driven on SM120 at head dims {SM120_SHAPES}, not {shape}",
         ),
-        (problem.is_float8, "its SM120 kernel is driven with 16-bit inputs"),
     )
 
 

@@ -196,6 +196,12 @@ def test_square_sequences_have_one_diagonal():
     assert driver("fa4").supports(problem(causal="top_left"), "sm_120a") is None
 
 
+def test_cudnn_is_asked_about_one_byte_inputs_on_sm120():
+    installed("cudnn")
+    one_byte = {"dtype": "float8_e4m3fn", "head_dim": 128}
+    assert driver("cudnn").supports(problem(**one_byte), "sm_120a") is None
+
+
 @pytest.mark.parametrize("name", ["fa4", "cudnn"])
 def test_peers_run_on_one_target(name):
     assert "sm_90a" in driver(name).supports(problem(), "sm_90a")

@@ -38,6 +38,7 @@ SHAPES = {
     "d512": of_dims(WIDE, 512, 512),
     "narrow": NARROW,
     "e4m3": replace(WIDE, dtype="float8_e4m3fn"),
+    "e4m3-d64": replace(of_dims(WIDE, 64, 64), dtype="float8_e4m3fn"),
     "e5m2-out": replace(WIDE, dtype="float8_e5m2", out_dtype="float8_e5m2"),
 }
 CONVERSIONS = {

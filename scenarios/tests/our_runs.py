@@ -1,9 +1,12 @@
 """Calls of our kernels, and what has to be true of them."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from many_schedules import SEEDS, ManySchedules
 
+from sidestream.harness.drivers.ours import Sidestream
 from sidestream.harness.dsl.chip import CHIPS
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Verdict
@@ -15,6 +18,9 @@ from sidestream.harness.run.settings import Settings
 from sidestream.harness.runtime import Landing
 from sidestream.kernels.plan import config_of
 from sidestream.kernels.spec import AttentionSpec
+from sidestream.scenarios import catalogue
+from sidestream.scenarios.bugs.one_byte import ONE_BYTE_MUTANTS
+from sidestream.scenarios.bugs.seed import adapter_with
 from sidestream.scenarios.scenario import Scenario
 
 PLAY = Path(__file__).parents[1] / "adversary" / "play.py"
@@ -33,6 +39,10 @@ UNEQUAL = Scenario(
 )
 
 
+BUDGET = 20_000_000
+"""Warp instructions: a mutant may end in a loop without end."""
+
+
 def make_bench(arch="sm_100a"):
     kernel = "sm100" if arch == "sm_100a" else "sm120"
     return Bench(settings=Settings(arch=arch, kernel=kernel))
@@ -44,6 +54,23 @@ def require_clean(bench, scenario):
     lines += [f"not judged: {entry.reason}" for entry in outcome.incomplete]
     assert outcome.case.verdict is Verdict.CLEAN, "\n".join(lines)
     return outcome.case
+
+
+def one_byte_mutants(arch):
+    """One parameter for each mutant of a target."""
+    chosen = [mutant for mutant in ONE_BYTE_MUTANTS if mutant.arch == arch]
+    return pytest.mark.parametrize("mutant", chosen, ids=lambda m: m.name)
+
+
+def require_told(mutant):
+    """The mutant's check fails and says so; the narrowest head dim compiles fast."""
+    driver = Sidestream(adapter_with(f"{mutant.name} {mutant.arch}", mutant.edits))
+    settings = replace(make_bench(mutant.arch).settings, budget=BUDGET, races=False)
+    scenario = replace(catalogue.by_name(mutant.scenario), head_dim=16)
+    outcome = run_case(Bench(settings=settings, driver=driver), scenario)
+    assert outcome.case.checks[mutant.check].status == "failed", outcome.case.checks
+    assert outcome.case.verdict is Verdict.FINDINGS
+    assert any(mutant.said in f.message for f in outcome.findings)
 
 
 def require_no_race_of_streams(*arguments, arch="sm_100a"):

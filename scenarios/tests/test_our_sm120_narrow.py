@@ -9,9 +9,11 @@ import pytest
 from our_runs import (
     UNEQUAL,
     make_bench,
+    one_byte_mutants,
     require_clean,
     require_equal_bits,
     require_no_race_of_streams,
+    require_told,
 )
 
 from sidestream.scenarios import catalogue
@@ -52,6 +54,11 @@ def bench():
 def test_scenarios(bench, name):
     case = require_clean(bench, catalogue.by_name(name))
     assert {"out", "amax"} <= set(case.errors)
+
+
+@one_byte_mutants(ARCH)
+def test_mistakes_with_factors_and_the_largest_output_are_told_of(mutant):
+    require_told(mutant)
 
 
 @pytest.mark.parametrize(

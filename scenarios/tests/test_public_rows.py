@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from public_rows import (
+    dims_of,
     far_cases_of,
     mutants_of,
     require_caught,
@@ -17,14 +18,16 @@ from public_rows import (
     scenarios_of,
     settings_of,
     shapes_of,
+    types_of,
 )
 
 from sidestream.harness.run.bench import Bench
-from sidestream.kernels.support import matrix, spell_dims
+from sidestream.kernels.support import matrix
 from sidestream.scenarios.bugs.rows import CLASSES, ROWS
 from sidestream.scenarios.bugs.rows.table import table
 from sidestream.scenarios.catalogue_each import EACH, SHAPES, each
 from sidestream.scenarios.far import FAR, by_name, far, places
+from sidestream.scenarios.scenario import ONE_BYTE
 
 ARCH = "sm_120a"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "kernel-bugs.md"
@@ -130,11 +133,20 @@ def test_operands_reach_past_2_31_elements():
 
 
 def test_every_shape_of_the_matrix_is_looked_at():
+    """One-byte inputs too: every pair of head dims in one type, every type at some."""
     for arch in ("sm_120a", "sm_100a"):
-        rows = [r for r in matrix() if r.arch == arch]
-        wide = [spell_dims(row.head_dims) for row in rows if row.served["bfloat16"]]
-        narrow = any(row.served["float8_e4m3fn"] for row in rows)
-        assert shapes_of(arch) == wide + ["e4m3"] * narrow
+        looked = [(dims_of(SHAPES[s]), types_of(SHAPES[s])) for s in shapes_of(arch)]
+        for wanted in ({"float16", "bfloat16"}, set(ONE_BYTE)):
+            served = {
+                (row.head_dims, name)
+                for row in matrix()
+                for name in wanted
+                if row.arch == arch and row.served[name]
+            }
+            there = {(d, t) for d, types in looked for t in types if t in wanted}
+            assert there <= served
+            assert {dims for dims, _ in there} == {dims for dims, _ in served}
+            assert {name for _, name in there} == {name for _, name in served}
 
 
 def test_the_table_is_that_of_the_document():

@@ -64,55 +64,35 @@ NUMERICS: tuple[Row, ...] = (
         wrong="Rows of V past a length that is no multiple of the tile poison O: the "
         "clearing hangs on a flag of another input form.",
         scenarios=("neighbour-nan", "nan-tail"),
-        mutants=(
+        mutants=tuple(
             Mutant(
-                arch="sm_120a",
-                shape="d64",
+                arch=arch,
+                shape=shape,
                 scenario="neighbour-nan",
-                edits=(
-                    Edit(
-                        file="sm120/consumer.py",
-                        old=_FIRST_TILE,
-                        new=_FIRST_TILE.replace(",", " and not config.prefix_kv,"),
-                    ),
-                ),
+                edits=(Edit(file=file, old=old, new=new),),
                 check="parity",
                 kinds=frozenset({"nan"}),
-            ),
-            Mutant(
-                arch="sm_100a",
-                shape="d192x128",
-                scenario="neighbour-nan",
-                edits=(
-                    Edit(
-                        file="sm100/record.py",
-                        old=_TAIL,
-                        new=_TAIL.replace(
-                            "tail < config.tile_n",
-                            "tail < (0 if config.prefix_kv else config.tile_n)",
-                        ),
+            )
+            for arch, shapes, file, old, new in (
+                (
+                    "sm_120a",
+                    ("d64", "e4m3"),
+                    "sm120/consumer.py",
+                    _FIRST_TILE,
+                    _FIRST_TILE.replace(",", " and not config.prefix_kv,"),
+                ),
+                (
+                    "sm_100a",
+                    ("d192x128", "e4m3"),
+                    "sm100/record.py",
+                    _TAIL,
+                    _TAIL.replace(
+                        "tail < config.tile_n",
+                        "tail < (0 if config.prefix_kv else config.tile_n)",
                     ),
                 ),
-                check="parity",
-                kinds=frozenset({"nan"}),
-            ),
-            Mutant(
-                arch="sm_100a",
-                shape="e4m3",
-                scenario="neighbour-nan",
-                edits=(
-                    Edit(
-                        file="sm100/record.py",
-                        old=_TAIL,
-                        new=_TAIL.replace(
-                            "tail < config.tile_n",
-                            "tail < (0 if config.prefix_kv else config.tile_n)",
-                        ),
-                    ),
-                ),
-                check="parity",
-                kinds=frozenset({"nan"}),
-            ),
+            )
+            for shape in shapes
         ),
         counterpart="The report is of FP8 with padded keys; the rows that must be "
         "cleared are the same.",
@@ -161,7 +141,11 @@ NUMERICS: tuple[Row, ...] = (
                 check="parity",
                 kinds=frozenset({"unwritten", "nan", "parity"}),
             )
-            for arch, shape in (("sm_120a", "d128"), ("sm_100a", "d64"))
+            for arch, shape in (
+                ("sm_120a", "d128"),
+                ("sm_100a", "d64"),
+                ("sm_100a", "e5m2d64"),
+            )
         ),
     ),
     Row(
@@ -238,7 +222,11 @@ NUMERICS: tuple[Row, ...] = (
                 check="parity",
                 kinds=frozenset({"nan"}),
             )
-            for arch, shape in (("sm_120a", "d64"), ("sm_100a", "d128"))
+            for arch, shape in (
+                ("sm_120a", "d64"),
+                ("sm_120a", "e5m2d256"),
+                ("sm_100a", "d128"),
+            )
         ),
         counterpart="Not of one report: the class.",
     ),
