@@ -240,9 +240,10 @@ def _draw(
     elif scenario.values == "ties":
         k[1::2] = k[: 2 * (k.shape[0] // 2) : 2]
     elif scenario.values == "faint":
-        # At the usual scale, and a factor of 0.94: other weights are 2**-11.5 of its.
+        # At the usual scale, and a factor of 0.94: other weights are 2**-9.6 of its,
+        # where E4M3 has 2**-9 and 0 alone.
         q[..., 0], k[...] = 8.0, 0.0
-        k[:1, :, 0] = 12.0 * np.sqrt(dim / 128)
+        k[:1, :, 0] = 10.0 * np.sqrt(dim / 128)
         v = np.abs(v)
         v[:1] = 0.0
     elif scenario.values == "large":

@@ -184,7 +184,7 @@ def _of(kind: str) -> tuple[Scenario, ...]:
         packed(
             "faint",
             "The first key takes nearly all of every row and has no value: the output "
-            "is of weights that E4M3 rounds to nothing without a factor.",
+            "is of weights that E4M3 rounds to twice their size without a factor.",
             NARROW_CORE_TAG,
             lengths_q=(40,),
             lengths_kv=(300,),

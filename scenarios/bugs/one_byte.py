@@ -119,7 +119,7 @@ ONE_BYTE_MUTANTS: tuple[OneByteMutant, ...] = (
     _one(
         "sm_120a",
         "largest output of NaN",
-        "fp8-e4m3-neighbour-nan",
+        "fp8-e4m3-neighbour-half-nan",
         (
             _CONSUMER,
             "cute.arch.fmax(largest, magnitude)",
@@ -131,7 +131,7 @@ ONE_BYTE_MUTANTS: tuple[OneByteMutant, ...] = (
     _one(
         "sm_100a",
         "largest output of NaN",
-        "fp8-e4m3-neighbour-nan",
+        "fp8-e4m3-neighbour-half-nan",
         (_FACTORS, "cute.arch.fmax(value, Float32(0.0))", "value"),
         said="amax is",
     ),

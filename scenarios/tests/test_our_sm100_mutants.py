@@ -76,7 +76,10 @@ def verdicts(tmp_path_factory):
     }
 
 
-@pytest.fixture(scope="module", params=[*SHAPES, "fp8-d128", "fp8-out-d128"])
+NARROW = ("fp8-d64", "fp8-d128", "fp8-out-d128")
+
+
+@pytest.fixture(scope="module", params=[*SHAPES, *NARROW])
 def sampled(request, tmp_path_factory):
     """The judge of a text, and a sample of its sites by class.
 
