@@ -269,8 +269,15 @@ class KernelConfig(ForwardContract):
 
     @property
     def out_blocks(self) -> int:
-        """Column blocks of O that a CTA works on."""
-        return self.width_v // self.out_chunk
+        """Column blocks of O that a CTA stages, as many for each of its buffers.
+
+        Columns that are there to fill a stage of V make no block.
+        """
+        if self.split_values:
+            return self.width_v // self.out_chunk
+        needed = -(-self.head_dim_v // self.out_chunk)
+        buffers = min(self.shape.out_buffers, needed)
+        return -(-needed // buffers) * buffers
 
     @property
     def stage_blocks(self) -> int:

@@ -177,6 +177,26 @@ def test_memories_hold_what_the_head_dims_need(head_dim, head_dim_v):
         assert config.k_slices + config.v_slices <= config.stages
 
 
+@pytest.mark.parametrize("out_dtype", CONVERSIONS)
+@pytest.mark.parametrize("head_dim_v", [16, 64, 80, 128])
+def test_columns_that_fill_a_stage_are_not_staged(head_dim_v, out_dtype):
+    """Values of one byte fill 128 columns; O has the blocks that its rows need."""
+    narrow = replace(NARROW, dtype="float8_e4m3fn", out_dtype=out_dtype)
+    config = of_dims(narrow, 64, head_dim_v)
+    assert config.width_v == 128
+    assert config.out_blocks == -(-head_dim_v // config.out_chunk)
+    assert config.out_blocks % config.out_buffers == 0
+
+
+@pytest.mark.parametrize(("head_dim", "head_dim_v"), DIMS)
+def test_blocks_of_o_cover_its_rows(head_dim, head_dim_v):
+    config = of_dims(NARROW, head_dim, head_dim_v)
+    own = -(-head_dim_v // 2) if config.split_values else head_dim_v
+    assert config.out_blocks * config.out_chunk >= own
+    assert config.out_blocks * config.out_chunk <= config.width_v
+    assert config.out_blocks % config.out_buffers == 0
+
+
 @EVERY
 def test_registers_of_the_roles_fit_the_file(config):
     softmax, correction, others = config.shape.registers
