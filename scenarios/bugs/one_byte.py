@@ -108,7 +108,7 @@ ONE_BYTE_MUTANTS: tuple[OneByteMutant, ...] = (
     ),
     *_both(
         "largest output of one lane",
-        _EDGES,
+        "fp8-e4m3-plain",
         (
             _FACTORS,
             "cute.arch.warp_reduction_max(cute.arch.fmax(value, Float32(0.0)))",
