@@ -59,9 +59,7 @@ def _one(
 
 
 _FACTORS = "common/factors.py"
-_CONSUMER = "sm120/consumer.py"
-_CORRECTION = "sm100/correction.py"
-_SCALE = "(read_factor(descale_q) * read_factor(descale_k))"
+_NO_NAN = (_FACTORS, "cute.arch.fmax(value, Float32(0.0))", "value")
 
 ONE_BYTE_MUTANTS: tuple[OneByteMutant, ...] = (
     *_both(
@@ -74,17 +72,14 @@ ONE_BYTE_MUTANTS: tuple[OneByteMutant, ...] = (
         "fp8-e4m3-to-same",
         (_FACTORS, "of_output = read_factor(scale_out)", "of_output = Float32(1.0)"),
     ),
-    *(
-        _one(
-            arch,
-            "factor of K left out",
-            _EDGES,
-            (file, _SCALE, "read_factor(descale_q)"),
-        )
-        for arch, file in (
-            ("sm_120a", _CONSUMER),
-            ("sm_100a", "sm100/softmax.py"),
-        )
+    *_both(
+        "factor of K left out",
+        _EDGES,
+        (
+            _FACTORS,
+            "(read_factor(descale_q) * read_factor(descale_k))",
+            "read_factor(descale_q)",
+        ),
     ),
     *_both(
         "largest output not reset",
@@ -121,105 +116,60 @@ ONE_BYTE_MUTANTS: tuple[OneByteMutant, ...] = (
         "largest output of NaN",
         "fp8-e4m3-neighbour-half-nan",
         (
-            _CONSUMER,
+            "sm120/consumer.py",
             "cute.arch.fmax(largest, magnitude)",
             "cutlass.select_(largest > magnitude, largest, magnitude)",
         ),
-        (_FACTORS, "cute.arch.fmax(value, Float32(0.0))", "value"),
+        _NO_NAN,
         said="amax is",
     ),
     _one(
         "sm_100a",
         "largest output of NaN",
         "fp8-e4m3-neighbour-half-nan",
-        (_FACTORS, "cute.arch.fmax(value, Float32(0.0))", "value"),
+        _NO_NAN,
         said="amax is",
     ),
-    _one(
-        "sm_120a",
+    *_both(
         "largest output of dead rows",
         "fp8-e4m3-huge-tail",
         (
-            _CONSUMER,
-            "cutlass.select_(local < len_q, magnitude, Float32(0.0))",
-            "magnitude",
+            _FACTORS,
+            "cutlass.select_(live, peak * cute.math.absf(factor), Float32(0.0))",
+            "peak * cute.math.absf(factor)",
         ),
         said="amax is",
     ),
-    _one(
-        "sm_100a",
-        "largest output of dead rows",
-        "fp8-e4m3-huge-tail",
-        (_CORRECTION, "if row >= len_q:\n", "if row < 0:\n"),
-        said="amax is",
+    *(
+        _one(
+            arch,
+            "largest output of one row too many",
+            "fp8-e4m3-huge-tail",
+            (file, f"factor, {row} < len_q)", f"factor, {row} <= len_q)"),
+            said="amax is",
+        )
+        for arch, file, row in (
+            ("sm_120a", "sm120/consumer.py", "local"),
+            ("sm_100a", "sm100/correction.py", "row"),
+        )
     ),
-    _one(
-        "sm_120a",
-        "largest output of one row too many",
-        "fp8-e4m3-huge-tail",
-        (
-            _CONSUMER,
-            "cutlass.select_(local < len_q, magnitude, Float32(0.0))",
-            "cutlass.select_(local <= len_q, magnitude, Float32(0.0))",
-        ),
-        said="amax is",
-    ),
-    _one(
-        "sm_100a",
-        "largest output of one row too many",
-        "fp8-e4m3-huge-tail",
-        (_CORRECTION, "if row >= len_q:\n", "if row > len_q:\n"),
-        said="amax is",
-    ),
-    _one(
-        "sm_120a",
+    *_both(
         "largest output after the factor of O",
         "fp8-e4m3-to-same",
-        (
-            _CONSUMER,
-            "output[None, band], half, factor)",
-            "output[None, band], half, factor * of_output)",
-        ),
+        (_FACTORS, "    return factor, stored\n", "    return stored, stored\n"),
         said="amax is",
     ),
-    _one(
-        "sm_100a",
-        "largest output after the factor of O",
-        "fp8-e4m3-to-same",
-        (
-            _CORRECTION,
-            "peak[0] * cute.math.absf(factor)",
-            "peak[0] * cute.math.absf(scaled)",
-        ),
-        said="amax is",
-    ),
-    _one(
-        "sm_120a",
+    *_both(
         "factor on weights left in LSE",
         _EDGES,
-        (_CONSUMER, "reference = reference - config.bias", "pass"),
+        ("common/normalise.py", "top = top - config.bias", "pass"),
         said="LSE at",
     ),
-    _one(
-        "sm_100a",
-        "factor on weights left in LSE",
-        _EDGES,
-        ("sm100/softmax.py", "message[0] = state[0] - config.bias", "pass"),
-        said="LSE at",
-    ),
-    _one(
-        "sm_120a",
+    *_both(
         "weights without their factor",
         "fp8-e4m3-faint",
-        ("sm120/softmax.py", "base = base - config.bias", "pass"),
-        (_CONSUMER, "reference = reference - config.bias", "pass"),
-    ),
-    _one(
-        "sm_100a",
-        "weights without their factor",
-        "fp8-e4m3-faint",
-        ("sm100/softmax.py", "reference = reference - config.bias", "pass"),
-        ("sm100/softmax.py", "message[0] = state[0] - config.bias", "pass"),
+        ("common/softmax.py", "base = base - config.bias", "pass"),
+        ("common/normalise.py", "top = top - config.bias", "pass"),
     ),
     *_both(
         "factor read on the host",
