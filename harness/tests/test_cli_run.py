@@ -110,7 +110,7 @@ def test_code_that_strays_is_1_and_names_the_tensor(sidestream, recorded, tmp_pa
     assert status == 1
     assert "out-of-bounds" in shown
     assert "past the end of" in shown
-    assert "epilogue.py" in shown
+    assert "common/rows.py" in shown
     document = json.loads((out / "report.json").read_text())
     assert document["verdict"] == "findings"
     assert document["findings"][0]["sites"][0]["ptx_line"]
