@@ -41,11 +41,14 @@ class Calls:
         device: Returns the current device.
         contexts: Current devices and contexts of threads; None for one device that
             every thread has.
+        last_error: Number of the last error of the runtime's interface, until it is
+            asked for.
     """
 
     runtime: Runtime
     device: Callable[[], int] = lambda: 0
     contexts: Contexts | None = None
+    last_error: int = 0
     _numbers: itertools.count[int] = field(
         default_factory=lambda: itertools.count(_FIRST_HANDLE)
     )
@@ -72,6 +75,15 @@ class Calls:
             device=self.device(), blocking=flags != NON_BLOCKING, priority=priority
         )
         return made.handle
+
+    def host_function(
+        self, stream: int, function: int, data: int, *, call: str
+    ) -> None:
+        """Let a stream call a C function, given by address, with one pointer."""
+        there = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
+        self.runtime.launch_host_function(
+            self.stream(stream), lambda: there(data), label=call
+        )
 
     def stream_destroy(self, handle: int) -> None:
         """Destroy a stream."""
@@ -156,6 +168,16 @@ class Calls:
             blocking=blocking,
             label=call,
         )
+
+    def direction(self, target: int, source: int) -> str:
+        """Return the direction of a copy as `cudaMemcpyDefault` finds it out."""
+        return "2".join(
+            "d" if self._on_device(end) else "h" for end in (source, target)
+        )
+
+    def _on_device(self, address: int) -> bool:
+        known = self.runtime.tenancies.start_of(address) is not None
+        return known and self.runtime.pinned_at(address) is None
 
     def fill(
         self, target: int, value: bytes, count: int, stream: int = 0, *, call: str

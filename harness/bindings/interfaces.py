@@ -10,10 +10,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sidestream.harness.bindings.calls import Calls
+from sidestream.harness.bindings.common_calls import (
+    DRIVER_NAMES,
+    RUNTIME_NAMES,
+    common_calls,
+)
 from sidestream.harness.bindings.context_calls import context_calls, device_calls
+from sidestream.harness.bindings.error_calls import error_calls
 from sidestream.harness.runtime import CudaError
 
 _KINDS = ("h2h", "h2d", "d2h", "d2d")
+_DEFAULT = 4
+"""`cudaMemcpyDefault`."""
 _CAPTURE = ("none", "active", "invalidated")
 
 Answer = Callable[..., tuple[Any, ...]]
@@ -30,8 +38,13 @@ def answers(calls: Calls) -> Iterator[tuple[object, str, Answer]]:
     driver: Any = importlib.import_module("cuda.bindings.driver")
     contexts = calls.contexts
     attach = contexts.attach if contexts is not None else _nothing_to_do
+
+    def keep(error: int) -> None:
+        calls.last_error = error
+
     for name, call in _runtime(calls, runtime).items():
-        yield runtime, name, _answer(runtime.cudaError_t, call, attach)
+        yield runtime, name, _answer(runtime.cudaError_t, call, attach, keep)
+    yield from error_calls(calls, runtime, driver)
     for name, call in _driver(calls, driver).items():
         need = _nothing_to_do
         if contexts is not None and _NEEDS_CONTEXT.match(name):
@@ -56,13 +69,21 @@ def _nothing_to_do() -> None:
     """Stand for what a call has to see to first."""
 
 
-def _answer(status: Any, call: Callable[..., Any], first: Callable[[], None]) -> Answer:
+def _answer(
+    status: Any,
+    call: Callable[..., Any],
+    first: Callable[[], None],
+    keep: Callable[[int], None] = lambda error: None,
+) -> Answer:
     def answer(*args: Any) -> tuple[Any, ...]:
         try:
             first()
             value = call(*args)
         except CudaError as error:
+            keep(error.number)
             return (status(error.number), *(() if _nothing(call) else (None,)))
+        if isinstance(value, tuple):
+            return (status(0), *value)
         return (status(0),) if value is None else (status(0), value)
 
     return answer
@@ -88,7 +109,8 @@ def _runtime(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
 
     def memcpy(target: Any, source: Any, size: int, kind: Any) -> None:
         calls.copy(
-            *(int(target), int(source), int(size), _direction(kind)),
+            *(int(target), int(source), int(size)),
+            _direction(calls, kind, int(target), int(source)),
             blocking=True,
             call="cudaMemcpy",
         )
@@ -97,7 +119,9 @@ def _runtime(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
         target: Any, source: Any, size: int, kind: Any, stream: Any
     ) -> None:
         calls.copy(
-            *(int(target), int(source), int(size), _direction(kind), int(stream)),
+            *(int(target), int(source), int(size)),
+            _direction(calls, kind, int(target), int(source)),
+            int(stream),
             blocking=False,
             call="cudaMemcpyAsync",
         )
@@ -133,7 +157,7 @@ def _runtime(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
         "cudaGraphInstantiate": lambda graph, flags=0: cuda.cudaGraphExec_t(
             calls.instantiate(int(graph))
         ),
-        **_common(calls, "cuda", _RUNTIME_NAMES),
+        **common_calls(calls, "cuda", RUNTIME_NAMES),
     }
 
 
@@ -201,111 +225,18 @@ def _driver(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
         ),
         **copies,
         **fills,
-        **_common(calls, "cu", _DRIVER_NAMES),
+        **common_calls(calls, "cu", DRIVER_NAMES),
     }
 
 
-_RUNTIME_NAMES = {
-    "free": "Free",
-    "free_async": "FreeAsync",
-    "host_free": "FreeHost",
-    "device": "DeviceSynchronize",
-    "register": "HostRegister",
-    "unregister": "HostUnregister",
-}
-_DRIVER_NAMES = {
-    "free": "MemFree",
-    "free_async": "MemFreeAsync",
-    "host_free": "MemFreeHost",
-    "device": "CtxSynchronize",
-    "register": "MemHostRegister",
-    "unregister": "MemHostUnregister",
-}
-
-
-def _common(
-    calls: Calls, prefix: str, names: dict[str, str]
-) -> dict[str, Callable[..., Any]]:
-    """Calls that give no value and differ in their names only."""
-    rt = calls.runtime
-
-    def wait(stream: Any) -> None:
-        rt.synchronize_stream(
-            calls.stream(int(stream)), call=f"{prefix}StreamSynchronize"
-        )
-
-    def wait_event(event: Any) -> None:
-        rt.synchronize_event(calls.event(int(event)), call=f"{prefix}EventSynchronize")
-
-    def wait_device() -> None:
-        rt.synchronize_device(calls.device(), call=f"{prefix}{names['device']}")
-
-    def free(address: Any) -> None:
-        if int(address):
-            rt.cuda_free(int(address))
-
-    def free_async(address: Any, stream: Any) -> None:
-        rt.free_async(int(address), calls.stream(int(stream)))
-
-    def host_free(address: Any) -> None:
-        calls.host_free(int(address))
-
-    def register(address: Any, size: int, flags: int = 0) -> None:
-        rt.register_host(int(address), int(size))
-
-    def unregister(address: Any) -> None:
-        rt.unregister_host(int(address))
-
-    def record(event: Any, stream: Any = 0) -> None:
-        calls.event_record(int(event), int(stream))
-
-    def let_wait(stream: Any, event: Any, flags: int = 0) -> None:
-        calls.stream_wait_event(int(stream), int(event))
-
-    def query(stream: Any) -> None:
-        calls.stream_query(int(stream))
-
-    def query_event(event: Any) -> None:
-        calls.event_query(int(event))
-
-    def destroy(stream: Any) -> None:
-        calls.stream_destroy(int(stream))
-
-    def destroy_event(event: Any) -> None:
-        calls.event_destroy(int(event))
-
-    def begin(stream: Any, mode: Any) -> None:
-        calls.begin_capture(int(stream), int(mode))
-
-    def launch(exec: Any, stream: Any) -> None:
-        calls.launch_graph(int(exec), int(stream))
-
-    return {
-        f"{prefix}StreamSynchronize": wait,
-        f"{prefix}EventSynchronize": wait_event,
-        f"{prefix}{names['device']}": wait_device,
-        f"{prefix}{names['free']}": free,
-        f"{prefix}{names['free_async']}": free_async,
-        f"{prefix}{names['host_free']}": host_free,
-        f"{prefix}{names['register']}": register,
-        f"{prefix}{names['unregister']}": unregister,
-        f"{prefix}EventRecord": record,
-        f"{prefix}StreamWaitEvent": let_wait,
-        f"{prefix}StreamQuery": query,
-        f"{prefix}EventQuery": query_event,
-        f"{prefix}StreamDestroy": destroy,
-        f"{prefix}EventDestroy": destroy_event,
-        f"{prefix}StreamBeginCapture": begin,
-        f"{prefix}GraphLaunch": launch,
-    }
-
-
-def _direction(kind: Any) -> str:
+def _direction(calls: Calls, kind: Any, target: int, source: int) -> str:
     """Return the direction of a `cudaMemcpyKind`.
 
     Raises:
-        CudaError: cudaErrorInvalidValue for `cudaMemcpyDefault`, which is not modelled.
+        CudaError: cudaErrorInvalidValue for what is none.
     """
+    if int(kind) == _DEFAULT:
+        return calls.direction(target, source)
     if not 0 <= int(kind) < len(_KINDS):
         raise CudaError("cudaErrorInvalidValue", f"cudaMemcpyKind {kind}")
     return _KINDS[int(kind)]

@@ -16,6 +16,7 @@ from unittest import mock
 
 from sidestream.harness.bindings.calls import Calls
 from sidestream.harness.bindings.interfaces import answers
+from sidestream.harness.bindings.refusals import refusals
 from sidestream.harness.cuda.driver_calls import driver_answers
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.vgpu import Outcome
@@ -139,6 +140,7 @@ def run_script(
         stack.enter_context(device)
         # What the device is, then, in the place of some of it, what it does.
         for owner, name, value in (
+            *refusals(runtime.not_modelled),
             *driver_answers(lambda: activation.chip, AllocationTable()),
             *answers(Calls(runtime=runtime, device=contexts.device, contexts=contexts)),
         ):

@@ -17,6 +17,7 @@ import torch
 
 from sidestream.harness.bindings.calls import Calls
 from sidestream.harness.bindings.interfaces import answers
+from sidestream.harness.bindings.refusals import refusals
 from sidestream.harness.cuda.driver_calls import driver_answers
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.dsl.activation import Activation
@@ -78,6 +79,7 @@ def virtual_streams(
     with ExitStack() as stack:
         stack.enter_context(device)
         for owner, name, value in (
+            *refusals(runtime.not_modelled),
             *driver_answers(lambda: chip, AllocationTable()),
             *answers(Calls(runtime=runtime, device=contexts.device, contexts=contexts)),
         ):

@@ -446,6 +446,10 @@ class State:
         """Refuse a call that is not safe during a capture."""
         captures.forbid(self._captures, call, self.order.host().agent)
 
+    def not_modelled(self, call: str) -> None:
+        """Take note of a call that nothing here can answer."""
+        self._incomplete["", call] = None
+
     def incomplete(self) -> tuple[Incomplete, ...]:
         """Return why the run could not be judged wholly, once for each reason."""
         return tuple(

@@ -9,7 +9,10 @@ from cuda.bindings import driver, runtime
 
 from sidestream.harness.bindings.calls import Calls
 from sidestream.harness.bindings.interfaces import answers
+from sidestream.harness.bindings.refusals import refusals
+from sidestream.harness.errors import UnsupportedError
 from sidestream.harness.runtime import Landing, Runtime
+from sidestream.harness.vtorch.attributes import replaced_attributes
 
 OK = runtime.cudaError_t.cudaSuccess
 FINE = driver.CUresult.CUDA_SUCCESS
@@ -126,3 +129,65 @@ def test_what_was_never_made(rt):
     assert driver.cuStreamQuery(0xDEAD)[0] == driver.CUresult(400)
     assert runtime.cudaFree(4096) == (runtime.cudaError_t.cudaErrorInvalidValue,)
     assert runtime.cudaFree(0) == (OK,)
+
+
+@pytest.mark.parametrize("interface", ["runtime", "driver"])
+def test_a_host_function_runs_when_its_stream_comes_to_it(rt, interface):
+    seen = []
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    function = kind(lambda data: seen.append(data))
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    made = stream()
+    if interface == "runtime":
+        told = runtime.cudaLaunchHostFunc(made, runtime.cudaHostFn_t(address), 5)
+    else:
+        told = driver.cuLaunchHostFunc(made, driver.CUhostFn(address), 5)
+    assert [int(status) for status in told] == [0]
+    assert seen == []
+    assert runtime.cudaStreamSynchronize(made) == (OK,)
+    assert seen == [5]
+
+
+def test_a_copy_finds_its_direction_out(rt):
+    default = runtime.cudaMemcpyKind.cudaMemcpyDefault
+    pinned, made = runtime.cudaMallocHost(4)[1], stream()
+    status, memory = runtime.cudaMallocAsync(4, made)
+    assert status == OK
+    ctypes.memmove(pinned, b"abcd", 4)
+    assert runtime.cudaMemcpyAsync(memory, pinned, 4, default, made) == (OK,)
+    assert runtime.cudaStreamQuery(made) == (runtime.cudaError_t.cudaErrorNotReady,)
+    ctypes.memset(pinned, 0, 4)
+    back = ctypes.create_string_buffer(4)
+    place = ctypes.addressof(back)
+    assert runtime.cudaMemcpyAsync(place, memory, 4, default, made) == (OK,)
+    assert back.raw == b"\0" * 4  # the host has waited, for the copy of zeros
+
+
+def test_the_last_error_is_told_once(rt):
+    not_ready = runtime.cudaError_t.cudaErrorNotReady
+    made = stream()
+    runtime.cudaMemsetAsync(runtime.cudaMalloc(4)[1], 0, 4, made)
+    assert runtime.cudaStreamQuery(made) == (not_ready,)
+    assert runtime.cudaPeekAtLastError() == (not_ready,)
+    assert [runtime.cudaGetLastError() for _ in "ab"] == [(not_ready,), (OK,)]
+    assert runtime.cudaGetErrorName(not_ready) == (OK, b"cudaErrorNotReady")
+
+
+def test_a_stream_tells_what_it_was_made_with(rt):
+    made = runtime.cudaStreamCreateWithPriority(1, -2)[1]
+    assert runtime.cudaStreamGetPriority(made) == (OK, -2)
+    assert runtime.cudaStreamGetFlags(made) == (OK, 1)
+    assert driver.cuStreamGetFlags(0) == (FINE, 0)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(runtime, "cudaGraphCreate"), (driver, "cuModuleLoadData")],
+)
+def test_what_has_no_model_is_refused_by_its_name(module, name):
+    noted = []
+    with replaced_attributes(refusals(noted.append)):
+        with pytest.raises(UnsupportedError, match=rf"{name} has no model"):
+            getattr(module, name)(0)
+        assert isinstance(driver.CUstream(1), driver.CUstream)
+    assert [told.split()[0] for told in noted] == [f"{module.__name__}.{name}"]

@@ -164,3 +164,20 @@ def test_an_interrupted_script_leaves_a_report(tmp_path):
     assert process.returncode == 3
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert any("interrupted" in entry["reason"] for entry in report["incomplete"])
+
+
+def test_a_call_of_the_driver_without_a_model_is_told_though_it_is_ignored(tmp_path):
+    script = written(
+        tmp_path,
+        "from contextlib import suppress\n"
+        "from cuda.bindings import runtime\n"
+        "with suppress(Exception):\n"
+        "    runtime.cudaGraphCreate(0)\n",
+    )
+    status, report = reported(script, tmp_path / "out")
+    assert status == 3
+    (entry,) = report["incomplete"]
+    assert (
+        entry["reason"]
+        == "cuda.bindings.runtime.cudaGraphCreate has no model on the virtual GPU"
+    )

@@ -1,0 +1,43 @@
+"""Calls of `cuda.bindings` that have no model, refused by their names.
+
+Left as they are they would ask a driver that is not there and give its status. A
+program that looks at no status would go on as if the call had been made.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sidestream.harness.errors import UnsupportedError
+
+_CALL = re.compile(r"cu(da)?[A-Z]")
+
+
+def refusals(note: Callable[[str], None]) -> Iterator[tuple[object, str, object]]:
+    """Yield (module, name, replacement) for every call of both interfaces.
+
+    What has a model is put in place afterwards.
+
+    Args:
+        note: Told of each refusal, since the program may catch the error.
+    """
+    if importlib.util.find_spec("cuda.bindings") is None:
+        return
+    for module in ("cuda.bindings.runtime", "cuda.bindings.driver"):
+        owner = importlib.import_module(module)
+        for name, call in tuple(vars(owner).items()):
+            if _CALL.match(name) and callable(call) and not isinstance(call, type):
+                yield owner, name, _refuse(f"{module}.{name}", note)
+
+
+def _refuse(name: str, note: Callable[[str], None]) -> Callable[..., Any]:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        told = f"{name} has no model on the virtual GPU"
+        note(told)
+        raise UnsupportedError(told)
+
+    return refuse
