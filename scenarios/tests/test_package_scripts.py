@@ -117,6 +117,25 @@ def test_later_releases_are_clean(release, arch, tmp_path):
     assert report["cases"][0]["launches"] >= 3
 
 
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_120a"])
+def test_1_27_rewrites_metadata_under_the_launch_of_the_step_before(arch, tmp_path):
+    """With no wait between steps its reads of lengths hide nothing, on either chip."""
+    folder = old_releases.folder(PACKAGE, "1.27.0")
+    options = ("--arch", arch)
+    status, report = run("cudnn_steps", tmp_path, paths=(folder,), options=options)
+    assert (status, report["incomplete"]) == (1, [])
+    races = of_kind(report, "stream-race")
+    metadata = [f for f in races if "aten.cumsum.out" in f["message"]]
+    assert len(metadata) == 2
+    assert all("api_dsl.py" in s["source"] for f in metadata for s in f["sites"][1:])
+    assert of_kind(report, "cache-miss") == []  # one total: one compilation
+
+
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_120a"])
+def test_steps_of_the_installed_release_are_clean(arch, tmp_path):
+    served("cudnn_steps", tmp_path, "--arch", arch, launches=4)
+
+
 def test_fa4_is_clean_on_a_side_stream(tmp_path):
     installed("flash_attn")
     status, report = run("fa4_packed", tmp_path)
