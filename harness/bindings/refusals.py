@@ -10,20 +10,18 @@ import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
-
-from sidestream.harness.errors import UnsupportedError
+from typing import Any, NoReturn
 
 _CALL = re.compile(r"cu(da)?[A-Z]")
 
 
-def refusals(note: Callable[[str], None]) -> Iterator[tuple[object, str, object]]:
+def refusals(tell: Callable[[str], NoReturn]) -> Iterator[tuple[object, str, object]]:
     """Yield (module, name, replacement) for every call of both interfaces.
 
     What has a model is put in place afterwards.
 
     Args:
-        note: Told of each refusal, since the program may catch the error.
+        tell: Called with the name of each; raises.
     """
     if importlib.util.find_spec("cuda.bindings") is None:
         return
@@ -31,13 +29,8 @@ def refusals(note: Callable[[str], None]) -> Iterator[tuple[object, str, object]
         owner = importlib.import_module(module)
         for name, call in tuple(vars(owner).items()):
             if _CALL.match(name) and callable(call) and not isinstance(call, type):
-                yield owner, name, _refuse(f"{module}.{name}", note)
+                yield owner, name, _refuse(f"{module}.{name}", tell)
 
 
-def _refuse(name: str, note: Callable[[str], None]) -> Callable[..., Any]:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        told = f"{name} has no model on the virtual GPU"
-        note(told)
-        raise UnsupportedError(told)
-
-    return refuse
+def _refuse(name: str, tell: Callable[[str], NoReturn]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: tell(name)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
+from sidestream.harness.errors import UnsupportedError
 from sidestream.harness.finding import Incomplete
 from sidestream.harness.runtime import capture as captures
 from sidestream.harness.runtime.capture import Capture
@@ -446,9 +448,15 @@ class State:
         """Refuse a call that is not safe during a capture."""
         captures.forbid(self._captures, call, self.order.host().agent)
 
-    def not_modelled(self, call: str) -> None:
-        """Take note of a call that nothing here can answer."""
-        self._incomplete["", call] = None
+    def not_modelled(self, call: str) -> NoReturn:
+        """Refuse a call that nothing here can answer; a program may catch the error.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        told = f"{call} has no model on the virtual GPU"
+        self._incomplete["", told] = None
+        raise UnsupportedError(told)
 
     def incomplete(self) -> tuple[Incomplete, ...]:
         """Return why the run could not be judged wholly, once for each reason."""
