@@ -21,6 +21,7 @@ from sidestream.harness.run.bench import Bench, kept_keys
 from sidestream.harness.run.case import CaseOutcome, run_case, unjudged
 from sidestream.harness.run.gpus import take
 from sidestream.harness.run.problem import compile_group
+from sidestream.harness.run.reference_beside import Beside, cores_for
 from sidestream.harness.run.settings import Settings
 from sidestream.harness.run.watchdog import hang
 from sidestream.reports.model import Check
@@ -97,7 +98,7 @@ class Pool:
         ours, theirs = context.Pipe()
         process = context.Process(
             target=_work,
-            args=(theirs, self.settings, self.origin, number),
+            args=(theirs, self.settings, self.origin, number, self.jobs),
             daemon=True,
         )
         process.start()
@@ -124,7 +125,7 @@ class Pool:
         if self.on_start:
             self.on_start(index)
         with contextlib.suppress(OSError):  # a dead worker is seen when collecting
-            worker.pipe.send(cases[index])
+            worker.pipe.send((cases[index], cases[indices[0]] if indices else None))
 
     def _collect(self, cases: Sequence[Scenario]) -> Iterator[tuple[int, CaseOutcome]]:
         busy = {w.pipe: w for w in self._workers if w.index is not None}
@@ -190,17 +191,22 @@ class Pool:
         self._workers.clear()
 
 
-def _work(pipe: Connection, settings: Settings, origin: float, number: int) -> None:
+def _work(
+    pipe: Connection, settings: Settings, origin: float, number: int, jobs: int
+) -> None:
     """Serve cases until the pipe closes; Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if settings.device == "cuda":
+    on_card = settings.device == "cuda"
+    if on_card:
         take(number)
     bench = Bench(
         settings=settings,
         origin=origin,
         track=f"worker {number}",
         keys=kept_keys(),
+        beside=Beside() if on_card and cores_for(jobs) else None,
     )
     with contextlib.suppress(EOFError, OSError):
         while True:
-            pipe.send(run_case(bench, pipe.recv()))
+            scenario, bench.ahead = pipe.recv()
+            pipe.send(run_case(bench, scenario))
