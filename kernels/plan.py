@@ -11,13 +11,16 @@ from cuda.bindings import driver as cuda
 from cutlass import Float32, Int32, Int64
 
 from sidestream.kernels import buffers
+from sidestream.kernels.common.config import Each
+from sidestream.kernels.common.launch import compile_launch
+from sidestream.kernels.common.operands import Factors, Packed, Problem
 from sidestream.kernels.common.tokens import pointers
 from sidestream.kernels.common.worklist import workspace_words
 from sidestream.kernels.errors import ContractError
 from sidestream.kernels.protocol import CacheInfo, DeviceTensor
-from sidestream.kernels.sm100 import launch as sm100_launch
+from sidestream.kernels.sm100 import forward as sm100
 from sidestream.kernels.sm100.config import KernelConfig as Sm100Config
-from sidestream.kernels.sm120 import launch as sm120_launch
+from sidestream.kernels.sm120 import forward as sm120
 from sidestream.kernels.sm120.config import KernelConfig as Sm120Config
 from sidestream.kernels.spec import MAX_TOKENS, AttentionSpec, check_spec
 
@@ -70,11 +73,13 @@ def config_of(spec: AttentionSpec) -> KernelConfig:
     return Sm120Config(**facts, tile_m=tile_rows(spec.max_len_q))
 
 
-def compile_forward(config: KernelConfig, arch: str) -> Any:
-    """Compile the kernels that a configuration belongs to."""
-    if isinstance(config, Sm100Config):
-        return sm100_launch.compile_forward(config, arch)
-    return sm120_launch.compile_forward(config, arch)
+def compile_forward(config: KernelConfig, arch: str, *options: Any) -> Any:
+    """Compile the kernels that a configuration belongs to.
+
+    `options` are further options of `cute.compile`.
+    """
+    kernel = sm100.forward if isinstance(config, Sm100Config) else sm120.forward
+    return compile_launch(config, kernel, arch, *options)
 
 
 class CompileCache:
@@ -238,25 +243,36 @@ class Compiled:
             workspace.data_ptr(),
             *(tensor.data_ptr() if tensor is not None else 0 for tensor in factors),
         )
+        at = pointers(self.config, addresses)
+        q_at, k_at, v_at, out_at = (
+            Packed(place, Int64(view.token_stride), Int64(view.head_stride))
+            for place, view in zip(at[:4], places, strict=True)
+        )
+        lse_at, sinks_at, lengths_q_at, lengths_kv_at, workspace_at = at[4:9]
+        problem = Problem(
+            out=out_at,
+            lse=lse_at,
+            lse_head_stride=Int64(lse_stride),
+            sinks=sinks_at,
+            workspace=workspace_at,
+            batch=Int32(spec.batch),
+            unit_rows=Int32(rows),
+            unit_heads=Int32(heads),
+            heads_q=Int32(spec.heads_q),
+            group=Int32(spec.heads_q // spec.heads_kv),
+            left=Int32(min(spec.window_left or 0, MAX_TOKENS)),
+            right=Int32(min(spec.right or 0, MAX_TOKENS)),
+            scale_log2=Float32(abs(spec.softmax_scale) * math.log2(math.e)),
+            factors=Factors(*at[9:]),
+        )
         self.function(
-            *pointers(self.config, addresses),
-            Int32(spec.batch),
-            Int32(spec.heads_q),
-            Int32(spec.heads_kv),
+            Each(q_at, k_at, v_at),
+            lengths_q_at,
+            lengths_kv_at,
             Int32(view_q.tokens),
             Int32(view_k.tokens),
-            Int32(min(spec.window_left or 0, MAX_TOKENS)),
-            Int32(min(spec.right or 0, MAX_TOKENS)),
-            Float32(abs(spec.softmax_scale) * math.log2(math.e)),
-            Int64(view_q.token_stride),
-            Int64(view_q.head_stride),
-            Int64(view_k.token_stride),
-            Int64(view_k.head_stride),
-            Int64(view_v.token_stride),
-            Int64(view_v.head_stride),
-            Int64(view_out.token_stride),
-            Int64(view_out.head_stride),
-            Int64(lse_stride),
+            Int32(spec.heads_kv),
+            problem,
             Int32(clusters * cluster),
             cuda.CUstream(stream),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 DTypeName = Literal["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 Anchor = Literal["top_left", "bottom_right"]
@@ -19,6 +19,39 @@ CHUNK = ROW_BYTES // 2
 def element_bytes(dtype: str) -> int:
     """Bytes of an element of the named type."""
     return 1 if dtype.startswith("float8") else 2
+
+
+class Each(NamedTuple):
+    """What there is one of for Q, for K and for V: buffers, tiles, copies."""
+
+    q: Any
+    k: Any
+    v: Any
+
+
+class Boxes(NamedTuple):
+    """How a CTA loads one of Q, K and V.
+
+    Attributes:
+        rows: Rows of a box, which is one column block wide.
+        extents: How many boxes shared memory holds, by what they are counted by.
+        multicast: Whether a box goes to every CTA of a cluster.
+    """
+
+    rows: int
+    extents: tuple[int, ...]
+    multicast: bool = False
+
+
+class Sized(Protocol):
+    """A way to cut the work that holds some head dimensions."""
+
+    @property
+    def largest(self) -> tuple[int, int]:
+        """Largest head dimension of queries and keys, and of values."""
+
+
+SizedT = TypeVar("SizedT", bound=Sized)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +74,18 @@ class ForwardContract:
     prefix_q: bool
     prefix_kv: bool
     negative_scale: bool
+
+    def first_of(self, shapes: tuple[SizedT, ...]) -> SizedT:
+        """The first shape that holds both head dimensions.
+
+        Raises:
+            ValueError: none does.
+        """
+        dims = self.head_dim, self.head_dim_v
+        for shape in shapes:
+            if dims[0] <= shape.largest[0] and dims[1] <= shape.largest[1]:
+                return shape
+        raise ValueError(f"no shape holds the head dimensions {dims}")
 
     @property
     def narrow(self) -> bool:

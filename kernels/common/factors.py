@@ -8,6 +8,7 @@ import cutlass
 from cutlass import Boolean, Float32, cute
 
 from sidestream.kernels.common.config import ForwardContract
+from sidestream.kernels.common.operands import Factors, Problem
 
 
 @cute.jit
@@ -19,29 +20,29 @@ def read_factor(factor: cute.Pointer) -> Float32:
 @cute.jit
 def score_scale(
     config: cutlass.Constexpr[ForwardContract],
-    scale_log2: Float32,
-    descale_q: cute.Pointer | None,
-    descale_k: cute.Pointer | None,
+    problem: Problem,
 ) -> Float32:
-    """What a product of a query and a key is multiplied by."""
+    """What a product of a query and a key is multiplied by, in log2 units."""
+    scale = problem.scale_log2
     if cutlass.const_expr(config.narrow):
-        scale_log2 = scale_log2 * (read_factor(descale_q) * read_factor(descale_k))
-    return scale_log2
+        factors = problem.factors
+        scale = scale * (
+            read_factor(factors.descale_q) * read_factor(factors.descale_k)
+        )
+    return scale
 
 
 @cute.jit
 def output_factors(
-    config: cutlass.Constexpr[ForwardContract],
-    descale_v: cute.Pointer | None,
-    scale_out: cute.Pointer | None,
+    config: cutlass.Constexpr[ForwardContract], factors: Factors
 ) -> tuple[Float32, Float32]:
     """What P V and then O are multiplied by: 1 where there is no such factor."""
     of_values = Float32(1.0)
     of_output = Float32(1.0)
     if cutlass.const_expr(config.narrow):
-        of_values = read_factor(descale_v)
+        of_values = read_factor(factors.descale_v)
     if cutlass.const_expr(config.narrow_output):
-        of_output = read_factor(scale_out)
+        of_output = read_factor(factors.scale_out)
     return of_values, of_output
 
 

@@ -4,6 +4,7 @@ import cutlass
 from cutlass import Boolean, Float32, Int32, Int64, cute
 
 from sidestream.kernels.common.config import ForwardContract
+from sidestream.kernels.common.operands import Problem
 from sidestream.kernels.common.softmax import finite_or_zero
 
 LN2 = 0.6931471805599453
@@ -12,15 +13,13 @@ LOG2E = 1.4426950408889634
 
 @cute.jit
 def sink_of(
-    config: cutlass.Constexpr[ForwardContract],
-    sinks: cute.Pointer,
-    head: Int32,
-    heads: Int32,
+    config: cutlass.Constexpr[ForwardContract], problem: Problem, head: Int32
 ) -> Float32:
     """Score of a head's sink, which every row attends to; -inf without sinks."""
     sink = -Float32.inf
     if cutlass.const_expr(config.has_sinks):
-        sink = cute.make_tensor(sinks, cute.make_layout(heads))[head]
+        heads = cute.make_layout(problem.heads_q)
+        sink = cute.make_tensor(problem.sinks, heads)[head]
     return sink
 
 
@@ -63,15 +62,13 @@ def finish_row(
 @cute.jit
 def store_lse(
     config: cutlass.Constexpr[ForwardContract],
-    lse: cute.Pointer,
+    problem: Problem,
     token: Int64,
     head: Int32,
-    heads: Int32,
-    head_stride: Int64,
     value: Float32,
     mine: Boolean,
 ) -> None:
-    """Write a row's log-sum-exp: (T, H) token-major or (H, head_stride) head-major.
+    """Write a row's log-sum-exp: (T, H) token-major or (H, stride) head-major.
 
     Only a thread that finds the row `mine` writes, and none where no log-sum-exp is
     declared.
@@ -79,9 +76,9 @@ def store_lse(
     if cutlass.const_expr(config.lse != "none"):
         offset = Int64(head)
         if cutlass.const_expr(config.lse == "token_major"):
-            offset = token * heads + head
+            offset = token * problem.heads_q + head
         else:
-            offset = head * head_stride + token
+            offset = head * problem.lse_head_stride + token
         if mine:
-            cell = cute.make_tensor(lse + offset, cute.make_layout(1))
+            cell = cute.make_tensor(problem.lse + offset, cute.make_layout(1))
             cell[0] = value

@@ -4,6 +4,7 @@ import cutlass
 from cutlass import Int32, Int64, Uint32, cute
 
 from sidestream.kernels.common.config import ForwardContract
+from sidestream.kernels.common.operands import Packed
 from sidestream.kernels.common.swizzle import UNITS
 
 
@@ -41,10 +42,8 @@ def store_unit(
 
 @cute.jit
 def head_of(
-    config: cutlass.Constexpr[ForwardContract],
-    out: cute.Pointer,
-    head: Int32,
-    head_stride: Int64,
+    config: cutlass.Constexpr[ForwardContract], out: Packed, head: Int32
 ) -> cute.Pointer:
     """Column 0 of a head of token 0."""
-    return out + cute.assume(head * head_stride, divby=config.out_chunk // UNITS)
+    offset = head * out.head_stride
+    return out.pointer + cute.assume(offset, divby=config.out_chunk // UNITS)

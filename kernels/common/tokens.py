@@ -9,6 +9,7 @@ from cutlass.cute.runtime import make_ptr
 
 from sidestream.kernels.common.config import ROW_BYTES, ForwardContract
 from sidestream.kernels.common.element import element_type, output_type
+from sidestream.kernels.common.operands import Source
 
 UNIT_BITS = 128
 """What every address and stride is a multiple of."""
@@ -57,6 +58,24 @@ def tile_layout(
 
 
 @cute.jit
+def allocate_tiles(
+    smem: Any,
+    config: cutlass.Constexpr[ForwardContract],
+    layout: cute.ComposedLayout,
+) -> cute.Tensor:
+    """Room for what a `tile_layout` holds; swizzles repeat every 1024 bytes."""
+    return smem.allocate_tensor(
+        element_type(config), layout.outer, byte_alignment=1024, swizzle=layout.inner
+    )
+
+
+@cute.jit
+def unswizzled(tensor: cute.Tensor, dtype: cutlass.Constexpr[Any]) -> cute.Pointer:
+    """The tile's pointer without a swizzle type; addresses are swizzled explicitly."""
+    return cute.recast_ptr(tensor.iterator, cute.make_swizzle(0, 4, 3), dtype=dtype)
+
+
+@cute.jit
 def tma_load(
     tokens: cute.Tensor,
     layout: cute.ComposedLayout,
@@ -74,9 +93,8 @@ def tma_load(
 
 @cute.jit
 def tma_views(
-    atom: cute.CopyAtom,
+    source: Source,
     smem: cute.Tensor,
-    tokens: cute.Tensor,
     rows: cutlass.Constexpr[int],
     head: Int32,
     start: Int32,
@@ -85,10 +103,10 @@ def tma_views(
 
     Shared: (box, buffer, column block). Global: (box, tile of `rows` tokens, block).
     """
-    view = cute.domain_offset((start, 0), tokens[None, None, head])
+    view = cute.domain_offset((start, 0), source.tokens[None, None, head])
     tiles = cute.local_tile(view, (rows, block_columns(smem)), (None, None))
     return cpasync.tma_partition(
-        atom,
+        source.atom,
         0,
         cute.make_layout(1),
         cute.group_modes(smem, 0, 2),

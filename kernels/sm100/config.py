@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidestream.kernels.common.config import ROW_BYTES, ForwardContract
+from sidestream.kernels.common.config import ROW_BYTES, Boxes, Each, ForwardContract
 
 WARP = 32
 GROUP = 128
@@ -132,11 +132,7 @@ class KernelConfig(ForwardContract):
     @property
     def shape(self) -> Shape:
         """How the head dimensions are cut."""
-        dims = self.head_dim, self.head_dim_v
-        for shape in NARROW_SHAPES if self.narrow else SHAPES:
-            if dims[0] <= shape.largest[0] and dims[1] <= shape.largest[1]:
-                return shape
-        raise ValueError(f"no shape holds the head dimensions {dims}")
+        return self.first_of(NARROW_SHAPES if self.narrow else SHAPES)
 
     @property
     def lag(self) -> float:
@@ -194,6 +190,19 @@ class KernelConfig(ForwardContract):
     def cluster(self) -> int:
         """CTAs of a cluster; they share every K and V tile."""
         return CLUSTER
+
+    @property
+    def boxes(self) -> Each:
+        """How Q, K and V are loaded: halves of tiles, and shares of slices of V."""
+        return Each(
+            Boxes(self.box, (2, self.chunks, self.sub_tiles)),
+            Boxes(self.box, (CLUSTER, self.stage_blocks, self.stages), multicast=True),
+            Boxes(
+                self.box_v,
+                (self.v_sharers, self.chunks_v, self.stages),
+                multicast=self.v_sharers > 1,
+            ),
+        )
 
     def unit_shape(self, heads_q: int, heads_kv: int) -> tuple[int, int]:
         """Query rows of a unit of the work list, and units per run of rows.

@@ -27,6 +27,7 @@ from sidestream.kernels.common.factors import (
     stored_factor,
 )
 from sidestream.kernels.common.normalise import finish_row, sink_of, store_lse
+from sidestream.kernels.common.operands import Problem
 from sidestream.kernels.common.softmax import scale_row
 from sidestream.kernels.common.swizzle import UNITS, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
@@ -242,14 +243,8 @@ def run_correction(
     messages: cute.Tensor,
     smem_kv: cute.Pointer,
     smem_out: cute.Pointer,
-    lse: cute.Pointer,
-    sinks: cute.Pointer,
-    heads_q: Int32,
-    lse_head_stride: Int64,
     rank: Int32,
-    descale_v: cute.Pointer | None,
-    scale_out: cute.Pointer | None,
-    amax: cute.Pointer | None,
+    problem: Problem,
 ) -> None:
     """Correct and finish units until the dead record comes."""
     thread = cute.arch.thread_idx()[0] % GROUP
@@ -263,7 +258,7 @@ def run_correction(
     products.fill(0)
     outputs.fill(0)
     peak = cute.make_rmem_tensor(1, Float32)
-    of_values, of_output = output_factors(config, descale_v, scale_out)
+    of_values, of_output = output_factors(config, problem.factors)
     tails = Int32(0)
     count = Int32(0)
     turn = Int32(0)
@@ -283,7 +278,7 @@ def run_correction(
         )
         count = count + steps * (config.k_slices + config.v_slices)
 
-        sink = sink_of(config, sinks, head, heads_q)
+        sink = sink_of(config, problem, head)
         for sub in cutlass.range_constexpr(config.sub_tiles):
             visits = facts[record.end_tile(sub)] - facts[record.first_tile(sub)]
             sub_row = facts[unit.ROW0] + sub * config.tile_m
@@ -316,18 +311,19 @@ def run_correction(
                     peak,
                 )
                 if cutlass.const_expr(config.narrow):
-                    raise_amax(amax, row_magnitude(peak[0], factor, row < len_q))
+                    raise_amax(
+                        problem.factors.amax,
+                        row_magnitude(peak[0], factor, row < len_q),
+                    )
                 # Rows that a pair shares are told of by one of the two.
                 mine = row < len_q
                 if cutlass.const_expr(config.split_values):
                     mine = mine and rank == 0
                 store_lse(
                     config,
-                    lse,
+                    problem,
                     Int64(facts[unit.Q_START]) + row,
                     head,
-                    heads_q,
-                    lse_head_stride,
                     row_lse,
                     mine,
                 )

@@ -9,6 +9,7 @@ import cutlass
 from cutlass import Int32, Int64, cute
 
 from sidestream.kernels.common import phases, unit
+from sidestream.kernels.common.operands import Packed
 from sidestream.kernels.common.rows import head_of, store_unit
 from sidestream.kernels.common.swizzle import UNITS, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
@@ -59,10 +60,8 @@ def run_epilogue(
     barriers: cute.Pointer,
     records: cute.Tensor,
     smem_out: cute.Pointer,
-    out: cute.Pointer,
-    out_token_stride: Int64,
-    out_head_stride: Int64,
     rank: Int32,
+    out: Packed,
 ) -> None:
     """Store what falls to epilogue warp `number` until the dead record comes."""
     buffers = config.out_buffers
@@ -94,11 +93,11 @@ def run_epilogue(
                     store_rows(
                         config,
                         smem_out + cute.assume(offset, divby=elements),
-                        head_of(config, out, facts[unit.HEAD], out_head_stride),
+                        head_of(config, out, facts[unit.HEAD]),
                         Int64(facts[unit.Q_START]) + row,
                         live_rows,
                         column0 + block * config.out_chunk,
-                        out_token_stride,
+                        out.token_stride,
                     )
                     phases.arrive_warp(barriers + (bar.DRAINED + place))
                     counts[buffer] = counts[buffer] + 1

@@ -16,7 +16,10 @@ import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
 from sidestream.kernels.common import phases
+from sidestream.kernels.common.config import Each
 from sidestream.kernels.common.element import element_type, output_type
+from sidestream.kernels.common.operands import Problem
+from sidestream.kernels.common.tokens import allocate_tiles, unswizzled
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import config as facts
 from sidestream.kernels.sm100 import record
@@ -29,61 +32,20 @@ from sidestream.kernels.sm100.matmul import run_matmul
 from sidestream.kernels.sm100.softmax import run_softmax
 
 
-@cute.jit
-def unswizzled(
-    tensor: cute.Tensor, config: cutlass.Constexpr[KernelConfig]
-) -> cute.Pointer:
-    """The tile's pointer without a swizzle type; addresses are swizzled explicitly."""
-    return cute.recast_ptr(
-        tensor.iterator, cute.make_swizzle(0, 4, 3), dtype=element_type(config)
-    )
-
-
 @cute.kernel
 def forward(
     config: cutlass.Constexpr[KernelConfig],
-    layout_q: cute.ComposedLayout,
-    layout_k: cute.ComposedLayout,
-    layout_v: cute.ComposedLayout,
-    atom_q: cute.CopyAtom,
-    tokens_q: cute.Tensor,
-    atom_k: cute.CopyAtom,
-    tokens_k: cute.Tensor,
-    atom_v: cute.CopyAtom,
-    tokens_v: cute.Tensor,
-    out: cute.Pointer,
-    lse: cute.Pointer,
-    sinks: cute.Pointer,
-    workspace: cute.Pointer,
-    batch: Int32,
-    unit_rows: Int32,
-    unit_heads: Int32,
-    heads_q: Int32,
-    group: Int32,
-    left: Int32,
-    right: Int32,
-    scale_log2: Float32,
-    out_token_stride: Int64,
-    out_head_stride: Int64,
-    lse_head_stride: Int64,
-    descale_q: cute.Pointer | None,
-    descale_k: cute.Pointer | None,
-    descale_v: cute.Pointer | None,
-    scale_out: cute.Pointer | None,
-    amax: cute.Pointer | None,
+    layouts: Each,
+    sources: Each,
+    problem: Problem,
 ) -> None:
     """Softmax(scale Q K^T + mask) V for every unit of the work list."""
     thread, _, _ = cute.arch.thread_idx()
-    dtype = element_type(config)
     smem = cutlass.memory.SmemAllocator()
-    smem_q = smem.allocate_tensor(
-        dtype, layout_q.outer, byte_alignment=1024, swizzle=layout_q.inner
-    )
+    queries = allocate_tiles(smem, config, layouts.q)
     # Slices of K and of V share the stages of one ring.
-    smem_k = smem.allocate_tensor(
-        dtype, layout_k.outer, byte_alignment=1024, swizzle=layout_k.inner
-    )
-    smem_v = cute.make_tensor(smem_k.iterator, layout_v.outer)
+    ring = allocate_tiles(smem, config, layouts.k)
+    tiles = Each(queries, ring, cute.make_tensor(ring.iterator, layouts.v.outer))
     out_blocks = config.sub_tiles * config.out_buffers
     smem_out = smem.allocate_array(
         output_type(config),
@@ -135,11 +97,7 @@ def forward(
             records,
             base,
             messages,
-            left,
-            right,
-            scale_log2,
-            descale_q,
-            descale_k,
+            problem,
         )
     elif warp < config.matmul_warp:
         cute.arch.setmaxregister_decrease(correction_registers)
@@ -149,16 +107,10 @@ def forward(
             records,
             base,
             messages,
-            unswizzled(smem_k, config),
+            unswizzled(ring, element_type(config)),
             smem_out,
-            lse,
-            sinks,
-            heads_q,
-            lse_head_stride,
             rank,
-            descale_v,
-            scale_out,
-            amax,
+            problem,
         )
     else:
         cute.arch.setmaxregister_decrease(other_registers)
@@ -168,8 +120,8 @@ def forward(
                 barriers,
                 records,
                 base,
-                smem_q.iterator,
-                smem_k.iterator,
+                queries.iterator,
+                ring.iterator,
             )
         elif warp == config.loader_warp:
             run_loader(
@@ -177,24 +129,10 @@ def forward(
                 barriers,
                 records,
                 claim,
-                smem_q,
-                smem_k,
-                smem_v,
-                atom_q,
-                tokens_q,
-                atom_k,
-                tokens_k,
-                atom_v,
-                tokens_v,
-                workspace,
-                batch,
-                unit_rows,
-                unit_heads,
-                heads_q,
-                group,
-                left,
-                right,
+                tiles,
+                sources,
                 rank,
+                problem,
             )
         else:
             run_epilogue(
@@ -203,10 +141,8 @@ def forward(
                 barriers,
                 records,
                 smem_out,
-                out,
-                out_token_stride,
-                out_head_stride,
                 rank,
+                problem.out,
             )
 
     # The correction warps have read the last output, which was the last product; the

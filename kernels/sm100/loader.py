@@ -15,6 +15,8 @@ from cutlass import Int16, Int32, cute
 from cutlass._mlir.dialects import nvvm
 
 from sidestream.kernels.common import phases, unit, worklist
+from sidestream.kernels.common.config import Each
+from sidestream.kernels.common.operands import Problem
 from sidestream.kernels.common.tokens import tma_views
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import record
@@ -228,26 +230,14 @@ def run_loader(
     barriers: cute.Pointer,
     records: cute.Tensor,
     claim: cute.Pointer,
-    smem_q: cute.Tensor,
-    smem_k: cute.Tensor,
-    smem_v: cute.Tensor,
-    atom_q: cute.CopyAtom,
-    tokens_q: cute.Tensor,
-    atom_k: cute.CopyAtom,
-    tokens_k: cute.Tensor,
-    atom_v: cute.CopyAtom,
-    tokens_v: cute.Tensor,
-    workspace: cute.Pointer,
-    batch: Int32,
-    unit_rows: Int32,
-    unit_heads: Int32,
-    heads_q: Int32,
-    group: Int32,
-    left: Int32,
-    right: Int32,
+    smem: Each,
+    sources: Each,
     rank: Int32,
+    problem: Problem,
 ) -> None:
     """Serve units until the work list is exhausted, then publish a dead record."""
+    workspace, batch = problem.workspace, problem.batch
+    unit_rows, unit_heads = problem.unit_rows, problem.unit_heads
     live = worklist.unit_prefix(workspace, batch)[batch]
     facts = cute.make_rmem_tensor(record.WORDS, Int32)
     queries = cute.make_rmem_tensor(config.sub_tiles, Int32)
@@ -260,25 +250,27 @@ def run_loader(
         head, row0 = found.head, found.row0
         other_row0 = row0
         if cutlass.const_expr(not config.split_values):
-            if unit_heads == heads_q:
+            if unit_heads == problem.heads_q:
                 other_row0 = row0 + (1 - rank) * config.cta_rows
                 row0 = row0 + rank * config.cta_rows
             else:
                 head = CLUSTER * head + rank
         unit.describe(facts, found._replace(head=head, row0=row0))
-        record.fill_ranges(config, facts, other_row0, left, right)
+        record.fill_ranges(config, facts, other_row0, problem.left, problem.right)
         record.publish_unit(barriers, records, turn, facts)
 
         shared_q, global_q = tma_views(
-            atom_q, smem_q, tokens_q, config.box, head, found.q_start + row0
+            sources.q, smem.q, config.box, head, found.q_start + row0
         )
-        load_queries(config, atom_q, shared_q, global_q, facts, queries, barriers)
-        kv_head = head // group
+        load_queries(
+            config, sources.q.atom, shared_q, global_q, facts, queries, barriers
+        )
+        kv_head = head // problem.group
         shared_k, global_k = tma_views(
-            atom_k, smem_k, tokens_k, config.box, kv_head, found.kv_start
+            sources.k, smem.k, config.box, kv_head, found.kv_start
         )
         shared_v, global_v = tma_views(
-            atom_v, smem_v, tokens_v, config.box_v, kv_head, found.kv_start
+            sources.v, smem.v, config.box_v, kv_head, found.kv_start
         )
         end = facts[record.END]
         steps = end - facts[record.BEGIN]
@@ -291,7 +283,7 @@ def run_loader(
             if step >= config.lead:
                 load_values(
                     config,
-                    atom_v,
+                    sources.v.atom,
                     shared_v,
                     global_v,
                     tile + config.lead,
@@ -304,7 +296,7 @@ def run_loader(
             if step < steps:
                 load_keys(
                     config,
-                    atom_k,
+                    sources.k.atom,
                     shared_k,
                     global_k,
                     tile,

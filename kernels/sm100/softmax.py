@@ -12,6 +12,7 @@ from sidestream.kernels.common import phases, unit
 from sidestream.kernels.common.bounds import WHOLE, mask_row, span_tiles, spans
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.common.factors import score_scale
+from sidestream.kernels.common.operands import Problem
 from sidestream.kernels.common.softmax import (
     grown_sum,
     raise_reference,
@@ -121,11 +122,7 @@ def run_softmax(
     records: cute.Tensor,
     base: cute.Pointer,
     messages: cute.Tensor,
-    left: Int32,
-    right: Int32,
-    scale_log2: Float32,
-    descale_q: cute.Pointer | None,
-    descale_k: cute.Pointer | None,
+    problem: Problem,
 ) -> None:
     """Weigh the scores of sub-tile `sub` until the dead record comes."""
     thread = cute.arch.thread_idx()[0] % GROUP
@@ -134,7 +131,7 @@ def run_softmax(
     counts = cute.make_rmem_tensor(2, Int32)
     facts = cute.make_rmem_tensor(record.WORDS, Int32)
     counts.fill(0)
-    scale_log2 = score_scale(config, scale_log2, descale_q, descale_k)
+    scale_log2 = score_scale(config, problem)
     turn = Int32(0)
     record.read_unit(barriers, records, turn, facts)
     while facts[unit.LIVE] != 0:
@@ -158,8 +155,8 @@ def run_softmax(
                     facts[unit.ROW0] + (sub * config.tile_m + thread),
                     facts[unit.LEN_Q],
                     facts[unit.LEN_KV],
-                    left,
-                    right,
+                    problem.left,
+                    problem.right,
                     scale_log2,
                     span != WHOLE,
                 )

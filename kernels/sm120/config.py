@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidestream.kernels.common.config import ROW_BYTES, ForwardContract
+from sidestream.kernels.common.config import ROW_BYTES, Boxes, Each, ForwardContract
 
 WARP = 32
 BAND = 16
@@ -83,6 +83,15 @@ class KernelConfig(ForwardContract):
         """CTAs of a cluster."""
         return 1
 
+    @property
+    def boxes(self) -> Each:
+        """How Q, K and V are loaded: a whole tile of rows at a time."""
+        return Each(
+            Boxes(self.tile_m, (self.row_chunks,)),
+            Boxes(self.tile_n, (self.chunks, self.stages)),
+            Boxes(self.tile_n, (self.chunks_v, self.stages)),
+        )
+
     def unit_shape(self, heads_q: int, heads_kv: int) -> tuple[int, int]:
         """Query rows of a unit of the work list, and units per run of rows."""
         return self.tile_m, heads_q
@@ -90,11 +99,7 @@ class KernelConfig(ForwardContract):
     @property
     def shape(self) -> Shape:
         """How the head dimensions are cut."""
-        dims = self.head_dim, self.head_dim_v
-        for shape in NARROW_SHAPES if self.narrow else SHAPES:
-            if dims[0] <= shape.largest[0] and dims[1] <= shape.largest[1]:
-                return shape
-        raise ValueError(f"no shape holds the head dimensions {dims}")
+        return self.first_of(NARROW_SHAPES if self.narrow else SHAPES)
 
     @property
     def tile_n(self) -> int:

@@ -11,6 +11,7 @@ from sidestream.kernels.common.bounds import (
     spans,
     tile_range,
 )
+from sidestream.kernels.common.config import Each
 from sidestream.kernels.common.element import output_type
 from sidestream.kernels.common.factors import (
     largest_magnitude,
@@ -21,6 +22,7 @@ from sidestream.kernels.common.factors import (
     stored_factor,
 )
 from sidestream.kernels.common.normalise import finish_row, sink_of, store_lse
+from sidestream.kernels.common.operands import Problem
 from sidestream.kernels.common.rows import head_of
 from sidestream.kernels.common.softmax import scale_row
 from sidestream.kernels.sm120 import barriers as bar
@@ -41,29 +43,20 @@ def finish_unit(
     output: cute.Tensor,
     top: cute.Tensor,
     total: cute.Tensor,
-    out: cute.Pointer,
-    lse: cute.Pointer,
-    sinks: cute.Pointer,
+    problem: Problem,
     head: Int32,
-    heads_q: Int32,
     q_start: Int32,
     tile_row: Int32,
     row: Int32,
     len_q: Int32,
-    out_token_stride: Int64,
-    out_head_stride: Int64,
-    lse_head_stride: Int64,
-    descale_v: cute.Pointer | None,
-    scale_out: cute.Pointer | None,
-    amax: cute.Pointer | None,
 ) -> None:
     """Normalise, store the warp's rows and free the Q tile's rows.
 
     `tile_row` is the warp's first row in the tile, `row` the same row in the sequence.
     """
     lane = cute.arch.lane_idx()
-    sink = sink_of(config, sinks, head, heads_q)
-    of_values, of_output = output_factors(config, descale_v, scale_out)
+    sink = sink_of(config, problem, head)
+    of_values, of_output = output_factors(config, problem.factors)
     largest = Float32(0.0)
     for slot in cutlass.range_constexpr(2 * config.bands):
         half, band = slot % 2, slot // 2
@@ -80,16 +73,14 @@ def finish_unit(
         scale_row(config, values, stored)
         store_lse(
             config,
-            lse,
+            problem,
             Int64(q_start) + local,
             head,
-            heads_q,
-            lse_head_stride,
             row_lse,
             lane % 4 == 0 and local < len_q,
         )
     if cutlass.const_expr(config.narrow):
-        raise_amax(amax, largest)
+        raise_amax(problem.factors.amax, largest)
     # All lanes have read their Q rows before any lane overwrites them: the warp has met
     # in `arrive_warp` behind each tile. Every lane's part is staged before another
     # lane copies it out, and copied out before the next turn is staged.
@@ -108,10 +99,10 @@ def finish_unit(
             config,
             cute.recast_ptr(smem_q, dtype=output_type(config)),
             tile_row,
-            head_of(config, out, head, out_head_stride),
+            head_of(config, problem.out, head),
             Int64(q_start) + row,
             len_q - row,
-            out_token_stride,
+            problem.out.token_stride,
             out_turn,
         )
 
@@ -121,27 +112,11 @@ def run_consumer(
     config: cutlass.Constexpr[KernelConfig],
     barriers: cute.Pointer,
     record: cute.Tensor,
-    smem_q: cute.Pointer,
-    smem_k: cute.Pointer,
-    smem_v: cute.Pointer,
-    out: cute.Pointer,
-    lse: cute.Pointer,
-    sinks: cute.Pointer,
-    heads_q: Int32,
-    left: Int32,
-    right: Int32,
-    scale_log2: Float32,
-    out_token_stride: Int64,
-    out_head_stride: Int64,
-    lse_head_stride: Int64,
-    descale_q: cute.Pointer | None,
-    descale_k: cute.Pointer | None,
-    descale_v: cute.Pointer | None,
-    scale_out: cute.Pointer | None,
-    amax: cute.Pointer | None,
+    cells: Each,
+    problem: Problem,
 ) -> None:
     """Compute units until the loader publishes a dead record."""
-    scale_log2 = score_scale(config, scale_log2, descale_q, descale_k)
+    scale_log2 = score_scale(config, problem)
     warp = cute.arch.make_warp_uniform(cute.arch.warp_idx())
     tile_row = warp * config.rows_per_warp
     output = cute.make_rmem_tensor((4 * config.d_tiles, config.bands), Float32)
@@ -161,16 +136,14 @@ def run_consumer(
         output.fill(0.0)
         top.fill(-Float32.inf)
         total.fill(0.0)
-        tiles = tile_range(config, row0, len_q, len_kv, left, right)
+        tiles = tile_range(config, row0, len_q, len_kv, problem.left, problem.right)
         lane_row = row + cute.arch.lane_idx() // 4
         for span in cutlass.range_constexpr(len(spans(config))):
             lower, upper = span_tiles(span, tiles)
             count = walk_tiles(
                 config,
                 barriers,
-                smem_q,
-                smem_k,
-                smem_v,
+                cells,
                 tile_row,
                 output,
                 top,
@@ -181,33 +154,24 @@ def run_consumer(
                 lane_row,
                 len_q,
                 len_kv,
-                left,
-                right,
+                problem.left,
+                problem.right,
                 scale_log2,
                 span != WHOLE,
                 span == CUT_RIGHT,
             )
         finish_unit(
             config,
-            smem_q,
+            cells.q,
             output,
             top,
             total,
-            out,
-            lse,
-            sinks,
+            problem,
             head,
-            heads_q,
             q_start,
             tile_row,
             row,
             len_q,
-            out_token_stride,
-            out_head_stride,
-            lse_head_stride,
-            descale_v,
-            scale_out,
-            amax,
         )
         # The staging was written through the generic proxy; the next Q tile arrives
         # through the async proxy.

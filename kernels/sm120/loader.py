@@ -5,7 +5,8 @@ from cutlass import Int32, cute
 
 from sidestream.kernels.common import phases, worklist
 from sidestream.kernels.common.bounds import tile_range
-from sidestream.kernels.common.config import ROW_BYTES
+from sidestream.kernels.common.config import ROW_BYTES, Each
+from sidestream.kernels.common.operands import Problem, Source
 from sidestream.kernels.common.tokens import tma_views
 from sidestream.kernels.common.unit import LIVE, describe, find_unit
 from sidestream.kernels.sm120 import barriers as bar
@@ -15,9 +16,8 @@ from sidestream.kernels.sm120.config import KernelConfig
 @cute.jit
 def load_stage(
     config: cutlass.Constexpr[KernelConfig],
-    atom: cute.CopyAtom,
-    shared: cute.Tensor,
-    tokens: cute.Tensor,
+    source: Source,
+    views: tuple[cute.Tensor, cute.Tensor],
     chunks: cutlass.Constexpr[int],
     tile: Int32,
     stage: Int32,
@@ -27,16 +27,19 @@ def load_stage(
 ) -> None:
     """Load one K or V tile of `chunks` column blocks once its stage is free.
 
+    `views` are the shared and the global side of the copies (`tma_views`).
+
     The consumers read the stage through the generic proxy and the copy writes it
     through the async one, hence the fence; one here serves the reads of all warps.
     """
+    shared, tokens = views
     cute.arch.mbarrier_wait(empty, parity ^ 1)
     cute.arch.fence_proxy("async.shared", space="cta")
     with cute.arch.elect_one():
         phases.expect_bytes(full, config.tile_n * chunks * ROW_BYTES)
     for block in cutlass.range_constexpr(chunks):
         cute.copy(
-            atom,
+            source.atom,
             tokens[None, tile, block],
             shared[None, block, stage],
             tma_bar_ptr=full,
@@ -47,23 +50,22 @@ def load_stage(
 def load_tile(
     config: cutlass.Constexpr[KernelConfig],
     barriers: cute.Pointer,
-    atom_k: cute.CopyAtom,
-    shared_k: cute.Tensor,
-    tokens_k: cute.Tensor,
-    atom_v: cute.CopyAtom,
-    shared_v: cute.Tensor,
-    tokens_v: cute.Tensor,
+    sources: Each,
+    keys: tuple[cute.Tensor, cute.Tensor],
+    values: tuple[cute.Tensor, cute.Tensor],
     tile: Int32,
     count: Int32,
 ) -> None:
-    """Load K and V of one tile, the `count`-th of the CTA."""
+    """Load K and V of one tile, the `count`-th of the CTA.
+
+    `keys` and `values` are the views of the copies.
+    """
     stages = config.stages
     stage, parity = phases.stage_and_parity(count, stages)
     load_stage(
         config,
-        atom_k,
-        shared_k,
-        tokens_k,
+        sources.k,
+        keys,
         config.chunks,
         tile,
         stage,
@@ -73,9 +75,8 @@ def load_tile(
     )
     load_stage(
         config,
-        atom_v,
-        shared_v,
-        tokens_v,
+        sources.v,
+        values,
         config.chunks_v,
         tile,
         stage,
@@ -90,39 +91,26 @@ def run_loader(
     config: cutlass.Constexpr[KernelConfig],
     barriers: cute.Pointer,
     record: cute.Tensor,
-    smem_q: cute.Tensor,
-    smem_k: cute.Tensor,
-    smem_v: cute.Tensor,
-    atom_q: cute.CopyAtom,
-    tokens_q: cute.Tensor,
-    atom_k: cute.CopyAtom,
-    tokens_k: cute.Tensor,
-    atom_v: cute.CopyAtom,
-    tokens_v: cute.Tensor,
-    workspace: cute.Pointer,
-    batch: Int32,
-    heads_q: Int32,
-    group: Int32,
-    left: Int32,
-    right: Int32,
+    smem: Each,
+    sources: Each,
+    problem: Problem,
 ) -> None:
     """Serve units until the work list is exhausted, then publish a dead record."""
+    workspace, batch = problem.workspace, problem.batch
     live = worklist.unit_prefix(workspace, batch)[batch]
     turn = Int32(0)
     count = Int32(0)
     number = worklist.claim_unit(workspace)
     while number < live:
-        unit = find_unit(workspace, batch, number, Int32(config.tile_m), heads_q)
-        kv_head = unit.head // group
+        unit = find_unit(
+            workspace, batch, number, Int32(config.tile_m), problem.unit_heads
+        )
+        kv_head = unit.head // problem.group
 
-        shared_k, global_k = tma_views(
-            atom_k, smem_k, tokens_k, config.tile_n, kv_head, unit.kv_start
-        )
-        shared_v, global_v = tma_views(
-            atom_v, smem_v, tokens_v, config.tile_n, kv_head, unit.kv_start
-        )
+        keys = tma_views(sources.k, smem.k, config.tile_n, kv_head, unit.kv_start)
+        values = tma_views(sources.v, smem.v, config.tile_n, kv_head, unit.kv_start)
         begin, _, _, end = tile_range(
-            config, unit.row0, unit.len_q, unit.len_kv, left, right
+            config, unit.row0, unit.len_q, unit.len_kv, problem.left, problem.right
         )
         # The first keys and values need only free stages. They travel while the
         # consumers still finish the unit before, which holds the Q tile.
@@ -130,21 +118,17 @@ def run_loader(
             load_tile(
                 config,
                 barriers,
-                atom_k,
-                shared_k,
-                global_k,
-                atom_v,
-                shared_v,
-                global_v,
+                sources,
+                keys,
+                values,
                 end - 1,
                 count,
             )
             count = count + 1
 
         shared_q, global_q = tma_views(
-            atom_q,
-            smem_q,
-            tokens_q,
+            sources.q,
+            smem.q,
             config.tile_m,
             unit.head,
             unit.q_start + unit.row0,
@@ -157,7 +141,7 @@ def run_loader(
             )
         for block in cutlass.range_constexpr(config.chunks):
             cute.copy(
-                atom_q,
+                sources.q.atom,
                 global_q[None, 0, block],
                 shared_q[None, block],
                 tma_bar_ptr=barriers + bar.Q_FULL,
@@ -167,12 +151,9 @@ def run_loader(
             load_tile(
                 config,
                 barriers,
-                atom_k,
-                shared_k,
-                global_k,
-                atom_v,
-                shared_v,
-                global_v,
+                sources,
+                keys,
+                values,
                 end - 1 - step,
                 count,
             )

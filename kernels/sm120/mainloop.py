@@ -4,6 +4,7 @@ import cutlass
 from cutlass import Float32, Int32, Uint32, cute
 
 from sidestream.kernels.common import phases
+from sidestream.kernels.common.config import Each
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.common.opaque import opaque
 from sidestream.kernels.common.softmax import grown_sum
@@ -108,9 +109,7 @@ def score_tile(
 def walk_tiles(
     config: cutlass.Constexpr[KernelConfig],
     barriers: cute.Pointer,
-    smem_q: cute.Pointer,
-    smem_k: cute.Pointer,
-    smem_v: cute.Pointer,
+    cells: Each,
     tile_row: Int32,
     output: cute.Tensor,
     top: cute.Tensor,
@@ -129,6 +128,7 @@ def walk_tiles(
 ) -> Int32:
     """Consume tiles [begin, end) from the right; returns the running tile count.
 
+    `cells` are the tiles in shared memory.
     `tile_row` is the warp's first row of the Q tile, `row` the lane's upper local row
     of the first band.
     `mask` tests every element, `clip` clears value rows past the end; interior tiles
@@ -157,9 +157,9 @@ def walk_tiles(
         cute.arch.mbarrier_wait(barriers + (bar.k_full(stages) + stage), parity)
         score_tile(
             config,
-            smem_q,
+            cells.q,
             opaque(queries_start),
-            smem_k + k_offset,
+            cells.k + k_offset,
             opaque(keys_start),
             scores,
         )
@@ -193,7 +193,7 @@ def walk_tiles(
             value_step(
                 config,
                 weights,
-                smem_v + v_offset,
+                cells.v + v_offset,
                 values_start_here,
                 output,
                 k,

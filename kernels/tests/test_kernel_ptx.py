@@ -8,8 +8,8 @@ from artifact import EVERYTHING, LITTLE
 from cutlass import cute
 from cutlass.base_dsl.compiler import DumpDir
 
+from sidestream.kernels.plan import compile_forward
 from sidestream.kernels.sm120.config import KernelConfig
-from sidestream.kernels.sm120.launch import compile_forward
 
 WIDE = KernelConfig(**EVERYTHING, tile_m=128)
 NARROW = KernelConfig(**LITTLE, tile_m=16)

@@ -16,11 +16,11 @@ from artifact import (
 from cutlass import cute
 from cutlass.base_dsl.compiler import DumpDir
 
+from sidestream.kernels.plan import compile_forward
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import config as facts
 from sidestream.kernels.sm100 import tensor_memory as tmem
 from sidestream.kernels.sm100.config import KernelConfig
-from sidestream.kernels.sm100.launch import compile_forward
 
 WIDE = KernelConfig(**EVERYTHING)
 NARROW = KernelConfig(**LITTLE)

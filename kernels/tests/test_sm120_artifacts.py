@@ -13,6 +13,7 @@ from artifact import (
 from cutlass import cute
 from cutlass.base_dsl.compiler import DumpDir
 
+from sidestream.kernels.plan import compile_forward
 from sidestream.kernels.sm120.config import (
     LOADER_REGISTERS,
     NARROW_SHAPES,
@@ -22,7 +23,6 @@ from sidestream.kernels.sm120.config import (
     WARPS_PER_GROUP,
     KernelConfig,
 )
-from sidestream.kernels.sm120.launch import compile_forward
 
 FULL = KernelConfig(**EVERYTHING, tile_m=128)
 DIMS = {"d64": (64, 64), "d128": (128, 128), "d192x128": (192, 128), "d256": (256, 256)}

@@ -12,8 +12,8 @@ LSE_HEADS_SWAPPED = Bug(
     edits=(
         Edit(
             file="common/normalise.py",
-            old="offset = token * heads + head\n",
-            new="offset = token * heads + (heads - 1 - head)\n",
+            old="offset = token * problem.heads_q + head\n",
+            new="offset = (token + 1) * problem.heads_q - 1 - head\n",
         ),
     ),
     scenario="two-short",

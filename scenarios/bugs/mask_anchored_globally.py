@@ -17,8 +17,8 @@ MASK_ANCHORED_GLOBALLY = Bug(
         ),
         Edit(
             file="plan.py",
-            old="            Int32(min(spec.right or 0, MAX_TOKENS)),\n",
-            new="            Int32(\n"
+            old="            right=Int32(min(spec.right or 0, MAX_TOKENS)),\n",
+            new="            right=Int32(\n"
             "                (spec.right or 0)\n"
             "                + (spec.max_len_kv - spec.max_len_q)\n"
             '                * (spec.diagonal == "bottom_right")\n'

@@ -9,13 +9,13 @@ _BUILD = """\
         config,
         lengths_q,
         lengths_kv,
-        workspace,
-        batch,
-        Int32(config.tile_m),
-        heads_q,
+        problem.workspace,
+        problem.batch,
+        problem.unit_rows,
+        problem.unit_heads,
         tokens_q,
         tokens_kv,
-        amax,
+        problem.factors.amax,
     ).launch(grid=(1, 1, 1), block=(PREP_THREADS, 1, 1), stream=stream)
 """
 _FORWARD = """\
@@ -29,8 +29,8 @@ WORKLIST_READ_EARLY = Bug(
     "that is not written yet, and finds whatever the last call left in scratch.",
     issue="NVIDIA/cudnn-frontend#543",
     edits=(
-        Edit(file="sm120/launch.py", old=_BUILD, new=""),
-        Edit(file="sm120/launch.py", old=_FORWARD, new=_FORWARD + _BUILD),
+        Edit(file="common/launch.py", old=_BUILD, new=""),
+        Edit(file="common/launch.py", old=_FORWARD, new=_FORWARD + _BUILD),
     ),
     scenario="scratch-zeros",
     check="scratch",

@@ -118,8 +118,10 @@ LAYOUT: tuple[Row, ...] = (
                 edits=(
                     Edit(
                         file="plan.py",
-                        old="            Int64(view_q.token_stride),\n",
-                        new="            Int64(spec.heads_q * spec.head_dim),\n",
+                        old="        problem = Problem(\n",
+                        new="        dense = Int64(spec.heads_q * spec.head_dim)\n"
+                        "        q_at = q_at._replace(token_stride=dense)\n"
+                        "        problem = Problem(\n",
                     ),
                 ),
                 check="parity",

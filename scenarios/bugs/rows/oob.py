@@ -56,10 +56,13 @@ OOB: tuple[Row, ...] = (
                 shape="d128",
                 scenario="last-one-row",
                 edits=(
-                    Edit(
-                        file="sm100/launch.py",
-                        old="map_kv = cutlass.max(tokens_kv, Int32(1))",
-                        new="map_kv = Int32(1)",
+                    *(
+                        Edit(
+                            file="common/launch.py",
+                            old=f"inputs.{operand}, tokens_kv,",
+                            new=f"inputs.{operand}, Int32(1),",
+                        )
+                        for operand in ("k", "v")
                     ),
                 ),
                 check="parity",

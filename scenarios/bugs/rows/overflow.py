@@ -94,9 +94,9 @@ OVERFLOW: tuple[Row, ...] = (
         wrong="A position in the packed batch times the number of heads takes 32 bits.",
         scenarios=("late", "heads"),
         mutants=(
-            _lse("sm_120a", "d64", "late", "token * heads + head"),
-            _lse("sm_100a", "d128", "late", "token * heads + head"),
-            _lse("sm_100a", "d64", "heads", "head * head_stride + token"),
+            _lse("sm_120a", "d64", "late", "token * problem.heads_q + head"),
+            _lse("sm_100a", "d128", "late", "token * problem.heads_q + head"),
+            _lse("sm_100a", "d64", "heads", "head * problem.lse_head_stride + token"),
         ),
     ),
     Row(
