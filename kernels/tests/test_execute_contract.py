@@ -23,11 +23,6 @@ SPEC = AttentionSpec(
     sinks=True,
     multiprocessors=3,
 )
-SCALARS = [
-    *("batch", "heads_q", "heads_kv", "tokens_q", "tokens_kv", "left", "right"),
-    *("scale_log2", "q_token", "q_head", "k_token", "k_head", "v_token", "v_head"),
-    *("out_token", "out_head", "lse_head", "ctas"),
-]
 POINTERS = [
     *("q", "k", "v", "out", "lse", "sinks", "lengths_q", "lengths_kv", "workspace"),
 ]
@@ -74,8 +69,23 @@ def arguments8(**sizes):
     return call | {name: torch.ones(1) for name in FACTORS}
 
 
-def scalars(launch):
-    return dict(zip(SCALARS, (s.value for s in launch[14:32]), strict=True))
+def received(launch):
+    """What the host function is given: addresses and numbers by name."""
+    inputs, lengths_q, lengths_kv, tokens_q, tokens_kv, heads_kv, problem = launch[:7]
+    facts = problem._asdict()
+    packed = inputs._asdict() | {"out": facts.pop("out")}
+    facts |= facts.pop("factors")._asdict()
+    facts |= {"lengths_q": lengths_q, "lengths_kv": lengths_kv, "heads_kv": heads_kv}
+    facts |= {"tokens_q": tokens_q, "tokens_kv": tokens_kv, "ctas": launch[7]}
+    for name, (place, token, head) in packed.items():
+        facts |= {name: place, f"{name}_token": token, f"{name}_head": head}
+    return {name: plain(fact) for name, fact in facts.items()}
+
+
+def plain(fact):
+    if fact is None:
+        return None
+    return int(fact._pointer) if hasattr(fact, "_pointer") else fact.value
 
 
 def misaligned(tensor, by):
@@ -275,7 +285,9 @@ def test_a_wide_output_has_no_factor():
     with pytest.raises(ContractError, match="scale_out is given"):
         target.execute(**call)
     target.execute(**(call | {"scale_out": None}))
-    assert launches[0][12] is None
+    got = received(launches[0])
+    assert got["scale_out"] is None
+    assert got["amax"] == call["amax"].data_ptr()
 
 
 def test_factors_reach_the_launch_and_inputs_may_share_one():
@@ -283,23 +295,23 @@ def test_factors_reach_the_launch_and_inputs_may_share_one():
     call = arguments8()
     call["descale_v"] = call["descale_k"] = torch.ones(())
     target.execute(**call)
-    (launch,) = launches
-    assert [int(p._pointer) for p in launch[9:14]] == [
-        call[name].data_ptr() for name in FACTORS
-    ]
+    got = received(*launches)
+    assert {name: got[name] for name in FACTORS} == {
+        name: call[name].data_ptr() for name in FACTORS
+    }
     # Strides of one-byte elements count elements all the same.
-    assert scalars(launch)["k_token"] == 128
+    assert got["k_token"] == 128
 
 
 def test_no_query_capacity_still_resets_the_largest_output():
     target, launches = compiled(SPEC8)
     call = arguments8(tokens_q=0, tokens_kv=0)
     target.execute(**call)
-    (launch,) = launches
-    places = [int(p._pointer) for p in launch[:4]]
+    got = received(*launches)
+    places = [got[name] for name in ("q", "k", "v", "out")]
     assert places == [call["workspace"].data_ptr()] * 4
-    assert int(launch[13]._pointer) == call["amax"].data_ptr()
-    assert scalars(launch)["ctas"] == target.config.cluster
+    assert got["amax"] == call["amax"].data_ptr()
+    assert got["ctas"] == target.config.cluster
 
 
 def test_the_launch_receives_addresses_extents_and_strides():
@@ -309,24 +321,28 @@ def test_the_launch_receives_addresses_extents_and_strides():
     call["q"] = slab[:, 1:9:2, :64]
     target.execute(**call)
     (launch,) = launches
-    got = scalars(launch)
-    assert [int(p._pointer) for p in launch[:9]] == [
-        call[name].data_ptr() for name in POINTERS
-    ]
-    assert set(launch[9:14]) == {None}
+    got = received(launch)
+    assert {name: got[name] for name in POINTERS} == {
+        name: call[name].data_ptr() for name in POINTERS
+    }
+    assert {got[name] for name in FACTORS} == {None}
     assert (got["tokens_q"], got["tokens_kv"]) == (10, 12)
     assert (got["q_token"], got["q_head"]) == (9 * 72, 2 * 72)
     assert (got["k_token"], got["k_head"]) == (128, 64)
     assert got["scale_log2"] == pytest.approx(0.125 * math.log2(math.e))
     assert got["ctas"] == 3 * target.config.ctas_per_sm == 6
-    assert int(launch[32]) == 7
+    assert int(launch[8]) == 7
+    # Tiles of 128 rows, a unit for each of four heads, two of them to a key head.
+    units = (got["unit_rows"], got["unit_heads"], got["heads_q"], got["group"])
+    assert units == (128, 4, 4, 2)
+    assert (got["heads_kv"], got["batch"]) == (2, 2)
 
 
 def test_the_grid_never_exceeds_the_tiles_that_could_exist():
     target, launches = compiled(replace(SPEC, multiprocessors=500))
     target.execute(**arguments(tokens_q=10))
     # Ten tokens of two sequences touch at most two tiles of 128 rows, times 4 heads.
-    assert scalars(launches[0])["ctas"] == 8
+    assert received(launches[0])["ctas"] == 8
 
 
 @pytest.mark.parametrize(
@@ -350,7 +366,7 @@ def test_sm100_launches_whole_pairs(heads_kv, multiprocessors, clusters):
     for name in ("k", "v"):
         call[name] = torch.zeros(12, heads_kv, 64, dtype=torch.half)
     target.execute(**call)
-    assert scalars(launches[0])["ctas"] == 2 * clusters
+    assert received(launches[0])["ctas"] == 2 * clusters
 
 
 def test_no_query_capacity_means_no_launch():
@@ -363,9 +379,9 @@ def test_keys_without_storage_borrow_an_address():
     target, launches = compiled(SPEC)
     call = arguments(tokens_kv=0)
     target.execute(**call)
-    places = [int(p._pointer) for p in launches[0][1:3]]
-    assert places == [call["workspace"].data_ptr()] * 2
-    assert scalars(launches[0])["tokens_kv"] == 0
+    got = received(launches[0])
+    assert [got["k"], got["v"]] == [call["workspace"].data_ptr()] * 2
+    assert got["tokens_kv"] == 0
 
 
 def test_an_output_interleaved_with_its_query_is_accepted():
@@ -378,6 +394,6 @@ def test_an_output_interleaved_with_its_query_is_accepted():
 def test_head_major_lse_passes_its_head_stride():
     target, launches = compiled(replace(SPEC, lse="head_major"))
     target.execute(**(arguments() | {"lse": torch.zeros(4, 32)[:, :17]}))
-    assert scalars(launches[0])["lse_head"] == 32
+    assert received(launches[0])["lse_head_stride"] == 32
     with pytest.raises(ContractError, match="cannot hold 10 tokens"):
         target.execute(**(arguments() | {"lse": torch.zeros(4, 9)}))
