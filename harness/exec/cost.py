@@ -17,6 +17,7 @@ from sidestream.harness.exec import abi
 from sidestream.harness.exec.build import load, pointer
 from sidestream.harness.exec.observer import Geometry
 from sidestream.harness.exec.program import Program
+from sidestream.harness.exec.registers import MOVES
 from sidestream.harness.ptx import ir
 
 WARPS = 32
@@ -27,9 +28,6 @@ UNITS = (
 WAITS = ("mbarrier", "barrier", "group", "cluster")
 """What a warp can wait for, in the order of `enum CostWait`."""
 PARTS = WARPS + len(UNITS)
-
-MOVES = frozenset({"mov", "mov.pack", "mov.unpack"})
-"""Instructions that the assembler turns into a choice of registers; they are free."""
 
 
 @dataclass(frozen=True, kw_only=True)

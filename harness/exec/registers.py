@@ -16,6 +16,9 @@ from collections.abc import Iterator
 
 from sidestream.harness.ptx import ir
 
+MOVES = frozenset({"mov", "mov.pack", "mov.unpack"})
+"""Instructions that the assembler turns into a choice of registers; they are free."""
+
 _DESTINATIONS = frozenset({"d", "p", "q"})
 
 

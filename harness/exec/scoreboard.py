@@ -10,8 +10,8 @@ before every instruction that may come to such a register with the load still pe
 Registers share rows (`registers.share_rows`), so that it is rows that count, and a
 write counts like a read: it must not be overwritten by a load that lands later.
 
-The rows also tell where a register of a load is read for the first time: from there on
-the load is over on the chip, whether or not anyone waited for it.
+The rows also tell where a register of a load is read for the first time
+(`first_reads`): from there on the load is over on the chip.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from sidestream.harness.exec.first_reads import first_reads
 from sidestream.harness.exec.lower.builder import Ref, Row
-from sidestream.harness.exec.registers import blocks_of, reads, registers_of, successors
+from sidestream.harness.exec.registers import blocks_of, successors
 from sidestream.harness.ptx import ir
 
 OPERATION = "tcgen05.scoreboard"
@@ -99,61 +100,6 @@ def _loads_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Reads:
-    """Registers that loads give, a bit for each register of each load."""
-
-    of_load: dict[int, int]
-    """Bits of a load, by its instruction's index."""
-    read: tuple[int, ...]
-    """Per instruction, bits of the registers it reads."""
-    written: tuple[int, ...]
-    """Per instruction, bits of the registers that it surely gives another value."""
-    cleared: frozenset[int]
-
-    def loads(self, unread: int, index: int) -> list[int]:
-        """Loads of which instruction `index` reads a register that nothing read yet."""
-        hit = unread & self.read[index]
-        return [k for k, bits in self.of_load.items() if bits & hit] if hit else []
-
-    def after(self, unread: int, index: int) -> int:
-        """Registers that may hold what a load gave, when none of it has been read."""
-        if index in self.cleared:
-            return 0
-        for k in self.loads(unread, index):
-            unread &= ~self.of_load[k]
-        return unread & ~self.written[index] | self.of_load.get(index, 0)
-
-
-def _reads_of(function: ir.Function, loads: _Loads) -> _Reads:
-    of_load: dict[int, int] = {}
-    given: dict[int, int] = {}
-    bit = 1
-    for index in loads.numbers:
-        for name in ("d", "t"):
-            for register in registers_of(function.instructions[index], name):
-                given[register.id] = given.get(register.id, 0) | bit
-                of_load[index] = of_load.get(index, 0) | bit
-                bit <<= 1
-    read, written = [], []
-    for ins in function.instructions:
-        bits = 0
-        for register in reads(ins):
-            bits |= given.get(register.id, 0)
-        read.append(bits if ins.index not in loads.numbers else 0)
-        bits = 0
-        for name in ("d", "t", "p", "q") if ins.guard is None else ():
-            for register in registers_of(ins, name):
-                bits |= given.get(register.id, 0)
-        written.append(bits)
-    return _Reads(
-        of_load=of_load,
-        read=tuple(read),
-        written=tuple(written),
-        cleared=loads.cleared,
-    )
-
-
 def _before(function: ir.Function, after: Callable[[int, int], int]) -> list[int]:
     """Per instruction, the loads that may be in a state when it is reached."""
     blocks = blocks_of(function)
@@ -201,7 +147,7 @@ def guard_loads(
     out: list[Row] = []
     begins: list[int] = []
     pending = _before(function, loads.after)
-    first = _reads_of(function, loads)
+    first = first_reads(function, loads.numbers, loads.cleared)
     unread = _before(function, first.after)
     for index in range(len(function.instructions)):
         begins.append(len(out))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from sidestream.harness.exec.cost import MOVES
+from sidestream.harness.exec.registers import MOVES
 from sidestream.harness.ptx import ir
 
 MOVE = "move"

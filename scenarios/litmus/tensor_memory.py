@@ -20,9 +20,7 @@ _WAIT = "TensorCore 5th Generation Instructions: tcgen05.wait"
 _ASYNC = f"{_MODEL}: Asynchronous Operations"
 _OTHERS = f"{_MODEL}: Non-pipelined instructions, different thread"
 _FENCE = "TensorCore 5th Generation Instructions: tcgen05.fence"
-_REGISTERS = f"{_MODEL}: Register dependencies, same thread"
 _USE = "add.u32 %r3, %r2, 1;\n"
-_FRESH = TMEM_STORE.replace("%r2", "%r5")
 _LANES = "Access restrictions"
 _LD, _ST = (
     "tcgen05.ld.sync.aligned.32x32b.x1.b32",
@@ -150,96 +148,6 @@ TWINS = (
         op=BEFORE,
         found=tmem(_ST, _LD, "T6"),
         broken_in=("isa",),
-    ),
-    Twin(
-        name="registers_are_used_before_the_memory_is",
-        rule="T8",
-        title=_REGISTERS,
-        warps=(TMEM_LOAD + "<op>" + _FRESH + WAIT_STORE + WAIT_LOAD,),
-        tensor=32,
-        op=_USE,
-        found=tmem(_LD, _ST, "T5"),
-        clean_in=("practice",),
-    ),
-    Twin(
-        name="writing_a_register_is_no_use_of_it",
-        rule="T8",
-        title=_REGISTERS,
-        warps=(TMEM_LOAD + "<op>" + _FRESH + WAIT_STORE + WAIT_LOAD,),
-        tensor=32,
-        op=_USE,
-        broken="mov.u32 %r2, 1;\n",
-        found=tmem(_LD, _ST, "T5"),
-        clean_in=("practice",),
-    ),
-    Twin(
-        name="registers_of_the_last_load_are_used",
-        rule="T8",
-        title=_REGISTERS,
-        warps=(
-            TMEM_LOAD + "<op>" + TMEM_LOAD + _USE + _FRESH + WAIT_STORE + WAIT_LOAD,
-        ),
-        tensor=32,
-        op=_USE,
-        found=tmem(_LD, _ST, "T5"),
-        clean_in=("practice",),
-    ),
-    Twin(
-        name="a_load_of_a_loop_is_used_each_time",
-        rule="T8",
-        title=_REGISTERS,
-        warps=(
-            "mov.u32 %r4, 0;\n$LOOP:\n"
-            + TMEM_LOAD
-            + "<op>add.u32 %r4, %r4, 1;\nsetp.lt.u32 %p0, %r4, 2;\n@%p0 bra $LOOP;\n"
-            + _USE
-            + _FRESH
-            + WAIT_STORE
-            + WAIT_LOAD,
-        ),
-        tensor=32,
-        op=_USE,
-        found=tmem(_LD, _ST, "T5"),
-        clean_in=("practice",),
-    ),
-    Twin(
-        name="one_register_stands_for_both_places_of_a_load",
-        rule="T8",
-        title=_REGISTERS,
-        warps=(
-            f"{_SPLIT_LD} {{%r2}}, [%tq], 8;\n<op>" + _FRESH + WAIT_STORE + WAIT_LOAD,
-        ),
-        tensor=32,
-        op=_USE,
-        found=tmem(_SPLIT_LD, _ST, "T5"),
-        clean_in=("practice",),
-    ),
-    Twin(
-        name="registers_are_used_before_the_hand_over",
-        rule="T8",
-        title=_REGISTERS,
-        warps=_two(
-            TMEM_LOAD + "<op>" + WAIT_LOAD, _BAR + AFTER + TMEM_STORE + WAIT_STORE
-        ),
-        tensor=32,
-        op=_USE + BEFORE + _BAR,
-        broken=BEFORE + _BAR + _USE,
-        found=tmem(_LD, _ST, "T5"),
-        clean_in=("practice",),
-    ),
-    Twin(
-        name="registers_are_used_before_a_relaxed_arrival",
-        rule="T8",
-        title=_REGISTERS,
-        warps=_two(
-            TMEM_LOAD + "<op>" + WAIT_LOAD, wait() + AFTER + TMEM_STORE + WAIT_STORE
-        ),
-        bars=(32,),
-        tensor=32,
-        op=_USE + BEFORE + _RELAXED,
-        broken=BEFORE + _RELAXED + _USE,
-        found=tmem(_LD, _ST),
-        clean_in=("practice",),
     ),
     Twin(
         name="other_columns",
