@@ -51,6 +51,10 @@ MBARRIER: Told = {
         "is left by more arrivals than its phases expect",
         "arrive_drop of no more than the count that is left of mbarrier.init",
     ),
+    13: (
+        "is tested with a state two or more phases old",
+        "the state of an arrival in the current phase or in the one before it",
+    ),
 }
 
 BARRIER: Told = {

@@ -170,6 +170,36 @@ TWINS = (
         found=_PAIR,
     ),
     Twin(
+        name="state_of_the_phase_before",
+        rule="M4",
+        title=_WAIT,
+        warps=(
+            lead(
+                "mbarrier.arrive.shared.b64 %rd1, [%bar];\n<op>"
+                "$T: mbarrier.test_wait.shared.b64 %p1, [%bar], %rd1;\n"
+            ),
+        ),
+        bars=(1,),
+        op="",
+        broken="mbarrier.arrive.shared.b64 _, [%bar];\n",
+        found=fault("mbarrier", "mbarrier.state", "mbarrier.test_wait.shared.b64"),
+    ),
+    Twin(
+        name="state_of_three_phases_before",
+        rule="M4",
+        title=_WAIT,
+        warps=(
+            lead(
+                "mbarrier.arrive.shared.b64 %rd1, [%bar];\n<op>"
+                "$T: mbarrier.try_wait.shared.b64 %p1, [%bar], %rd1;\n@!%p1 bra $T;\n"
+            ),
+        ),
+        bars=(1,),
+        op="",
+        broken=2 * "mbarrier.arrive.shared.b64 _, [%bar];\n",
+        found=fault("mbarrier", "mbarrier.state", "mbarrier.try_wait.shared.b64"),
+    ),
+    Twin(
         name="parity_of_the_phase_before",
         rule="M4",
         title=_WAIT,

@@ -74,6 +74,11 @@ void ledger_note(Cta *owner, u32 at, u32 pc, const Cta *by, u32 warp, u32 op, u6
   e->amount += amount;
 }
 
+u32 ledger_phase(const Cta *owner, u32 at) {
+  const Ledger *g = owner->ledger;
+  return g->capacity ? slot_of(g, at, LEDGER_PHASE, 0, 0)->last : 0;
+}
+
 u32 ss_ledger(const Machine *m, LedgerLine *out, u32 capacity) {
   u32 n = 0;
   for (u32 s = 0; s < m->n_slots; s++) {
@@ -93,7 +98,7 @@ u32 ss_ledger(const Machine *m, LedgerLine *out, u32 capacity) {
         l->op = e->op;
         l->last = e->last;
         l->phases = e->phases;
-        l->phase = slot_of(c->ledger, e->at, LEDGER_PHASE, 0, 0)->last;
+        l->phase = ledger_phase(c, e->at);
         l->amount = e->amount;
         l->before = e->before;
       }

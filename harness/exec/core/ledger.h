@@ -41,5 +41,7 @@ void ledger_free(Ledger *g);
 /* An operation that succeeded; `completed`: it ended the phase. */
 void ledger_note(Cta *owner, u32 at, u32 pc, const Cta *by, u32 warp, u32 op, u64 amount,
                  u32 completed);
+/* Phases of the barrier that are over since its initialisation. */
+u32 ledger_phase(const Cta *owner, u32 at);
 
 #endif

@@ -105,6 +105,18 @@ static MbarResult apply(Machine *m, Object o, u32 op, u32 flags, u32 count, u32 
   return r;
 }
 
+/* PTX ISA, mbarrier.test_wait / mbarrier.try_wait: the state is of the current phase or of
+ * the one before it. */
+static u32 phases_behind(Object o, u64 token) {
+  return (ledger_phase(o.cta, (u32)(o.at - o.cta->smem)) - expected_of(token)) & MBAR_MAX;
+}
+
+/* What an arrival in the phase of the word `old` returns; before it is noted. */
+static u64 token_of(Object o, u64 old) {
+  u32 number = ledger_phase(o.cta, (u32)(o.at - o.cta->smem)) & MBAR_MAX;
+  return word(mbarrier_pending(old), number, 0, phase_of(old));
+}
+
 static void note(Object o, const Insn *i, const Machine *m, const Cta *by, u32 warp,
                  u32 op, u64 amount, MbarResult r) {
   ledger_note(o.cta, (u32)(o.at - o.cta->smem), pc_of(m, i), by, warp, op, amount,
@@ -222,6 +234,7 @@ static int update(Warp *w, const Insn *i, u32 m) {
     if (o.at) {
       MbarResult r = apply(w->m, o, op, (u32)i->x[2], count ? count[l] : 1,
                            tx ? tx[l] : 0, 0, &old);
+      if (i->d != NOREF && !r.error) old = token_of(o, old);
       if (r.completed) OBSERVE(w->m, mbarrier_phase, w->cta, at);
       if (!r.error) {
         u64 amount = op == MBAR_EXPECT_TX ? (tx ? tx[l] : 0) : count ? count[l] : 1;
@@ -266,6 +279,8 @@ static u32 tested(Warp *w, const Insn *i, u32 m, u32 *at, u32 *want) {
       continue;
     }
     MbarResult r = apply(w->m, o, (u32)i->x[1], 0, parity, 0, token, &old);
+    if (!r.error && i->x[1] == MBAR_TEST_STATE && phases_behind(o, token) > 1)
+      r = failed(r.state, MBAR_STALE_STATE);
     if (r.error) fault(w, i, l, FAULT_MBARRIER, address, 8, r.error);
     if (r.completed) {
       OBSERVE(w->m, mbarrier, w, i, group, address, (u32)i->x[1]);

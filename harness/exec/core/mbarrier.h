@@ -4,6 +4,8 @@
  * The opaque 64-bit word is laid out here, low bits first:
  *   pending 20 | expected 20 | tx-count 21 (two's complement) | phase 1 | tag 2
  * A phase ends when pending = 0 and tx-count = 0; then pending := expected.
+ * A token, which an arrival returns, is laid out likewise, with the number of its phase
+ * in the place of the expected arrivals.
  */
 #ifndef SIDESTREAM_MBARRIER_H
 #define SIDESTREAM_MBARRIER_H
@@ -39,7 +41,8 @@ enum MbarError {
   MBAR_BAD_STATE,    /* a token that no arrival returned */
   MBAR_REMOTE,       /* another CTA's barrier where only the own one is allowed */
   MBAR_LEFTOVER,     /* its CTA is over, and its tx-count is negative */
-  MBAR_DROPS_MORE    /* arrive_drop of more than a phase expects */
+  MBAR_DROPS_MORE,   /* arrive_drop of more than a phase expects */
+  MBAR_STALE_STATE   /* a token of a phase before the one that ended last */
 };
 
 typedef struct MbarResult {
