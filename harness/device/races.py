@@ -21,6 +21,7 @@ _TENSOR = "TensorCore 5th Generation Instructions"
 RULES: Mapping[str, str] = {
     "race.order": f"{_MODEL}: Conflict and Data-races",
     "race.scope": f"{_MODEL}: Morally strong operations",
+    "race.constant": f"{_COPY}: ld.global.nc",
     "B3": f"{_SYNC}: bar.warp.sync",
     "B7": f"{_SYNC}: griddepcontrol",
     "B8": f"{_MODEL}: Memory synchronization",
@@ -44,6 +45,10 @@ _ONE_LANE = (
     "products issued by one lane of the warp, as elect.sync chooses it; or "
     "bar.warp.sync between the two lanes"
 )
+_ONE_WRITER = (
+    "one lane that writes, as a predicate or elect.sync chooses it; or an atomic "
+    "operation by each"
+)
 _BARRIER = "a barrier, or a release and an acquire, between the two"
 _MISSING = {
     "behind-proxy": "no proxy fence lies between them",
@@ -51,6 +56,7 @@ _MISSING = {
     "tensor-unreceived": "no tcgen05.fence::after_thread_sync precedes the second one",
     "unread": "the thread that issued it does not wait until it is read",
     "outlasts": "no thread of the CTA knows that the first is over before the CTA is",
+    "not-constant": "the load takes them for constant while the kernel runs",
     "map-unreleased": "no releasing proxy fence follows the change",
     "map-unacquired": "no acquiring proxy fence of this map precedes the use",
     "map-unscoped": "the scope of a proxy fence leaves the other's thread out",
@@ -195,6 +201,8 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
             "a wait for it, or a barrier.cluster behind its completion, before the "
             "last thread of the CTA exits"
         )
+    if race.verdict == "not-constant":
+        return "race.constant", "a load without .nc, or the write by an earlier launch"
     if race.verdict in _MAP_FENCES:
         return "P7", _MAP_FENCES[race.verdict]
     if race.verdict == "unscoped":
@@ -218,6 +226,8 @@ def _missing(race: Race, program: Program) -> tuple[str, str]:
         return _completion(program.instruction(over.pc), over, race.space)
     engines = earlier.engine or later.engine
     if not engines and (earlier.cta, earlier.warp) == (later.cta, later.warp):
+        if (earlier.pc, earlier.clock) == (later.pc, later.clock):
+            return "race.order", _ONE_WRITER
         return "B3", "bar.warp.sync, or any barrier, between the lanes"
     return "race.order", _BARRIER
 

@@ -29,6 +29,7 @@ SECTIONS: Mapping[str, frozenset[str]] = {
             *("Conflict and Data-races", "Morally strong operations"),
             *("Release and Acquire Patterns", "Memory synchronization"),
             *("Asynchronous Operations", "Reductions do not form Acquire Patterns"),
+            "Scope and applicability of the model",
             "Memory Operations on Vector Data Types",
             "Memory Operations on Packed Data Types",
         }
@@ -80,7 +81,7 @@ SECTIONS: Mapping[str, frozenset[str]] = {
             *("cp.async.wait_group / cp.async.wait_all", "cp.async.bulk"),
             *("cp.reduce.async.bulk", "cp.async.bulk.tensor"),
             *("cp.reduce.async.bulk.tensor", "cp.async.bulk.commit_group"),
-            "cp.async.bulk.wait_group",
+            *("cp.async.bulk.wait_group", "ld.global.nc"),
         }
     ),
     "Miscellaneous Instructions": frozenset({"setmaxnreg", "trap"}),

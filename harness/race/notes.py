@@ -16,9 +16,8 @@ from sidestream.harness.exec.program import Program
 from sidestream.harness.ptx import ir
 from sidestream.harness.ptx.literals import WIDTHS
 
-NOTE_DTYPE = np.dtype(
-    [(name, "u1") for name in ("sem", "scope", "fence", "weak", "red", "unit")]
-)
+_FIELDS = ("sem", "scope", "fence", "weak", "red", "unit", "constant")
+NOTE_DTYPE = np.dtype([(name, "u1") for name in _FIELDS])
 """`struct Note` of `core/watch.h`."""
 
 WEAK, RELAXED, ACQUIRE, RELEASE, ACQ_REL = range(5)
@@ -93,7 +92,7 @@ def notes_of(program: Program) -> NDArray[np.void]:
     return kept[1].copy()
 
 
-_TELLING = ("sem", "scope", "proxy", "space", "type", "vec")
+_TELLING = ("sem", "scope", "proxy", "space", "type", "vec", "nc")
 """Modifiers that a note depends on."""
 _KEPT: dict[int, tuple[weakref.ref[Program], NDArray[np.void]]] = {}
 """By identity: a program is launched more than once, and it does not change."""
@@ -121,7 +120,8 @@ def _note(ins: ir.Instruction) -> tuple[int, ...]:
     if sem in ("volatile", "mmio"):
         scope = "sys"
     red = ins.op.split(".")[0] == "red"
-    return int(number), _SCOPES[str(scope)], _fence(ins), 0, int(red), _unit(ins)
+    fence, constant = _fence(ins), int("nc" in ins.mods)
+    return int(number), _SCOPES[str(scope)], fence, 0, int(red), _unit(ins), constant
 
 
 def _unit(ins: ir.Instruction) -> int:

@@ -39,6 +39,7 @@ _VERDICTS = (
     *("", "unordered", "behind-proxy", "unscoped"),
     *("tensor-unsent", "tensor-unreceived"),
     *("map-unreleased", "map-unacquired", "map-unscoped", "unread", "outlasts"),
+    "not-constant",
 )
 _MOST_REGISTERS = 64
 _USE_DTYPE = np.dtype([(name, np.uint64) for name in ("reads", "guard", "writes")])
@@ -119,6 +120,7 @@ class Race:
             `unread`: a store's source, not known to be read when its CTA is over.
             `outlasts`: what another CTA does in shared memory or to an mbarrier there,
             not known to be over when the CTA is.
+            `not-constant`: a write, and in order after it an `ld.global.nc`.
         earlier: The access that happened first in this run.
         later: The other one.
         address: Of the word they share.

@@ -117,7 +117,7 @@ class History:
         offsets = spread if whole or self.random.random() < 0.5 else one
         self.lib.detector_shared(
             *(self.detector, slot, warp, self.pc, lanes, memory),
-            *((ctypes.c_uint32 * 32)(*offsets), size, WRITE if write else 0, 0),
+            *((ctypes.c_uint32 * 32)(*offsets), size, WRITE if write else 0, 0, None),
         )
         self.model.access(
             self.pc, (slot, warp, lanes), memory, offsets, size, write=write

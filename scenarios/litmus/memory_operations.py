@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidestream.scenarios.litmus.statements import lead, until
-from sidestream.scenarios.litmus.twin import Twin, gmem
+from sidestream.scenarios.litmus.twin import Twin, gmem, smem
 
 _MODEL = "Memory Consistency Model"
 _VECTOR = f"{_MODEL}: Memory Operations on Vector Data Types"
@@ -15,6 +15,7 @@ _PAIR = gmem("st.global.b32", "ld.global.b32")
 _SEEN = "setp.ne.u32 %p1, %r1, 1;\n@%p1 bra $SEEN;\n"
 _SWAP = "atom.relaxed.gpu.global.cas.b32"
 _REDUCE = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add"
+_LOAD_NC = "Data Movement and Conversion Instructions: ld.global.nc"
 _OVER = "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n"
 
 
@@ -31,7 +32,135 @@ def _ctas(name: str, title: str, first: str, second: str, **more) -> Twin:  # ty
     )
 
 
+def _at_once(name: str, statements: str, op: str, broken: str, **more) -> Twin:  # type: ignore[no-untyped-def]
+    """Lanes of one instruction, which nothing orders."""
+    return Twin(
+        name=name,
+        rule="race.order",
+        title=f"{_MODEL}: Conflict and Data-races",
+        warps=(statements,),
+        op=op,
+        broken=broken,
+        **more,
+    )
+
+
+_ALL_SHARED = smem("st.shared.b32", "st.shared.b32")
+_MATRIX = "stmatrix.sync.aligned.m8n8.x4.shared.b16"
+
 TWINS = (
+    _at_once(
+        "lanes_of_one_store_write_a_word_each",
+        "mad.lo.u32 %r5, %lane, <op>, %x;\nst.shared.b32 [%r5], %lane;\n",
+        op="4",
+        broken="0",
+        found=_ALL_SHARED,
+    ),
+    _at_once(
+        "lanes_of_one_store_to_global_memory_write_a_word_each",
+        "mul.wide.u32 %rd1, %lane, <op>;\nadd.u64 %rd1, %rd1, %g;\n"
+        "st.global.b32 [%rd1], %lane;\n",
+        op="4",
+        broken="0",
+        found=gmem("st.global.b32", "st.global.b32"),
+    ),
+    _at_once(
+        "lanes_of_one_wide_store_write_a_double_word_each",
+        "mad.lo.u32 %r5, %lane, <op>, %x;\ncvt.u64.u32 %rd1, %lane;\n"
+        "st.shared.b64 [%r5], %rd1;\n",
+        op="8",
+        broken="0",
+        found=smem("st.shared.b64", "st.shared.b64"),
+    ),
+    _at_once(
+        "two_lanes_apart_write_unlike_values",
+        "and.b32 %r5, %lane, 15;\nsetp.eq.u32 %p3, %r5, 2;\n"
+        "@%p3 st.shared.b32 [<op>], %lane;\n",
+        op="%xl",
+        broken="%x",
+        found=_ALL_SHARED,
+    ),
+    _at_once(
+        "one_lane_of_a_warp_stores",
+        "@<op> st.shared.b32 [%x], %lane;\n",
+        op="%one",
+        broken="!%one",
+        found=_ALL_SHARED,
+    ),
+    _at_once(
+        "lanes_of_one_store_write_one_value",
+        "mov.u32 %r5, <op>;\nst.shared.b32 [%x], %r5;\n",
+        op="7",
+        broken="%lane",
+        found=_ALL_SHARED,
+        clean_in=("practice",),
+    ),
+    _at_once(
+        "lanes_that_know_unlike_things_write_one_value",
+        "@!%one bra $O;\nmbarrier.arrive.shared.b64 _, [%bar];\n"
+        "$W: mbarrier.try_wait.parity.shared::cta.b64 %p0, [%bar], 0;\n@!%p0 bra $W;\n"
+        "$O: mov.u32 %r5, <op>;\nst.shared.b32 [%x], %r5;\n",
+        bars=(1,),
+        op="7",
+        broken="%lane",
+        found=_ALL_SHARED,
+        clean_in=("practice",),
+    ),
+    _at_once(
+        "lanes_of_one_store_reduce_instead",
+        "<op> [%x], %lane;\n",
+        op="red.shared.add.u32",
+        broken="st.shared.b32",
+        found=_ALL_SHARED,
+    ),
+    _at_once(
+        "rows_of_one_matrix_lie_apart",
+        "mad.lo.u32 %r5, %lane, <op>, %x;\n"
+        f"{_MATRIX} [%r5], {{%lane, %lane, %lane, %lane}};\n",
+        op="16",
+        broken="0",
+        found=smem(_MATRIX, _MATRIX),
+    ),
+    Twin(
+        name="a_load_of_what_the_kernel_wrote_is_coherent",
+        rule="race.constant",
+        title=_LOAD_NC,
+        warps=(
+            "@%one " + _WRITE + "bar.sync 1, 64;\n",
+            "bar.sync 1, 64;\n@%one ld.global<op>.b32 %r1, [%g];\n",
+        ),
+        op="",
+        broken=".nc",
+        found=gmem("st.global.b32", "ld.global.nc.b32", "race.constant"),
+    ),
+    Twin(
+        name="a_thread_loads_what_it_wrote_itself",
+        rule="race.constant",
+        title=_LOAD_NC,
+        warps=("@%one " + _WRITE + "@%one ld.global.nc.b32 %r1, [%g<op>];\n",),
+        op="+4",
+        broken="",
+        found=gmem("st.global.b32", "ld.global.nc.b32", "race.constant"),
+    ),
+    Twin(
+        name="a_load_by_another_cache_of_what_a_copy_stored",
+        rule="race.constant",
+        title=_LOAD_NC,
+        warps=(
+            lead(
+                "cp.async.bulk.global.shared::cta.bulk_group [%g], [%x], 16;\n"
+                + _OVER
+                + "ld.global<op>.b32 %r1, [%g];\n"
+            ),
+        ),
+        op="",
+        broken=".nc",
+        found=gmem(
+            "cp.async.bulk.global.shared::cta.bulk_group",
+            "ld.global.nc.b32",
+            "race.constant",
+        ),
+    ),
     _ctas(
         "a_vector_is_an_operation_for_each_of_its_words",
         _VECTOR,

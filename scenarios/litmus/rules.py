@@ -68,6 +68,7 @@ RULES: Mapping[str, str] = {
     "cluster.peer": "a CTA exits when what its peers do to its shared memory is over",
     "race.order": "a release and an acquire of one word order what lies around them",
     "race.scope": "strong accesses need scopes that include each other",
+    "race.constant": "ld.global.nc takes its bytes for constant while the kernel runs",
 }
 """What a rule says, in short."""
 

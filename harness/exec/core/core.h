@@ -215,7 +215,7 @@ struct Warp {
   u32 nreg_set; /* it was executed: until then nreg is what launch bounds leave room for */
   u32 nreg_times, nreg_pc; /* executions of setmaxnreg, and where the last one was */
   u64 executed;
-  const u32 *storing; /* the words that a store is about to write, lane by lane, or NULL */
+  const void *storing; /* the bytes that a store is about to write, lane by lane, or NULL */
   /* per lane group counters of cp.async and cp.async.bulk (see async.c) */
   u32 cpa_committed[LANES], bulk_committed[LANES];
   u64 cluster_lane[LANES]; /* 1 + phase of barrier.cluster arrived at, not waited */

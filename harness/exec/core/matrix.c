@@ -96,16 +96,16 @@ static int ldmatrix_b8(Warp *w, const Insn *i, u32 m) {
 static int stmatrix(Warp *w, const Insn *i, u32 m) {
   if (!whole(w, i, m)) return STEP_BLOCK;
   u8 *p[LANES];
-  rows_at(w, i, m, SIDE * (u32)i->n_ext, ACCESS_WRITE, p);
+  u32 rows[LANES][ROW / 4];
   for (s32 k = 0; k < i->n_ext; k++) {
     const u32 *v = R32(w->m->ext[i->ext + k]);
-    u32 t[LANES];
-    if (i->x[1]) {
-      transpose(t, v);
-      v = t;
-    }
-    for (int r = 0; r < SIDE; r++) memcpy(p[SIDE * k + r], v + 4 * r, ROW);
+    if (i->x[1]) transpose(rows[SIDE * k], v);
+    else memcpy(rows[SIDE * k], v, SIDE * ROW);
   }
+  w->storing = rows;
+  rows_at(w, i, m, SIDE * (u32)i->n_ext, ACCESS_WRITE, p);
+  w->storing = NULL;
+  for (s32 k = 0; k < SIDE * i->n_ext; k++) memcpy(p[k], rows[k], ROW);
   return STEP_NEXT;
 }
 

@@ -9,6 +9,8 @@
 
 #include "observer.h"
 
+enum { MOST_BYTES = 32 }; /* of a vector: PTX ISA, ld and st of 256 bits */
+
 static s32 element(const Warp *w, const Insn *i, s32 k) { return w->m->ext[i->ext + k]; }
 
 static void start(Warp *w, const Insn *i, u32 m, u32 size, u32 access, u8 **p) {
@@ -105,11 +107,24 @@ static int ld_wide(Warp *w, const Insn *i, u32 m, u32 halves) {
 static int ld_8(Warp *w, const Insn *i, u32 m) { return ld_wide(w, i, m, 1); }
 static int ld_16(Warp *w, const Insn *i, u32 m) { return ld_wide(w, i, m, 2); }
 
+/* What the lanes are about to store, each one's bytes together, for those who watch. */
+static void start_store(Warp *w, const Insn *i, u32 m, u32 size, u8 **p) {
+  u8 raw[LANES][MOST_BYTES], *to = raw[0];
+  for (u32 l = 0; w->m->observer && l < LANES; l++)
+    for (s32 k = 0; k < i->n_ext; k++)
+      for (u32 done = 0, part = size < 8 ? size : 8; done < size; done += part, to += part)
+        if (size < 8) memcpy(to, &R32(element(w, i, k))[l], part);
+        else memcpy(to, &(R64(element(w, i, k)) + done / 8 * LANES)[l], part);
+  w->storing = w->m->observer ? raw : NULL;
+  start(w, i, m, size, ACCESS_WRITE, p);
+  w->storing = NULL;
+}
+
 /* Lanes store in lane order: the highest of those that hit one address wins. */
 #define ST_SMALL(name, T)                                                 \
   static int name(Warp *w, const Insn *i, u32 m) {                        \
     u8 *p[LANES];                                                         \
-    start(w, i, m, sizeof(T), ACCESS_WRITE, p);                           \
+    start_store(w, i, m, sizeof(T), p);                                   \
     for (s32 k = 0; k < i->n_ext; k++) {                                  \
       const u32 *v = R32(element(w, i, k));                               \
       for (int l = 0; l < LANES; l++) {                                   \
@@ -154,7 +169,7 @@ static int st_4(Warp *w, const Insn *i, u32 m) {
 
 static int st_wide(Warp *w, const Insn *i, u32 m, u32 halves) {
   u8 *p[LANES];
-  start(w, i, m, 8 * halves, ACCESS_WRITE, p);
+  start_store(w, i, m, 8 * halves, p);
   for (s32 k = 0; k < i->n_ext; k++) {
     for (u32 h = 0; h < halves; h++) {
       const u64 *v = R64(element(w, i, k)) + h * LANES;

@@ -118,9 +118,36 @@ static void fetch(const Detector *d, u32 memory, u32 lanes, const u64 *at) {
   }
 }
 
-/* Neighbouring lanes at the very same bytes are one reader. */
+/* What lanes of one instruction store, which are in no order: `value` of each. */
+typedef struct Stores {
+  const u64 *at;
+  const u8 *value;
+  u32 size;
+  u64 places; /* a bit for each place that was stored to, as it hashes */
+} Stores;
+
+static int alike(const Stores *s, u32 one, u32 two) {
+  return s->at[one] == s->at[two] &&
+         !memcmp(s->value + one * s->size, s->value + two * s->size, s->size);
+}
+
+/* Whether one of `before` has stored the same at the same place. */
+static u32 stored_before(Stores *s, u32 before, u32 lane) {
+  u64 place = 1ull << (s->at[lane] / s->size % 64);
+  if (!(s->places & place)) before = 0;
+  s->places |= place;
+  for (; before; before &= before - 1)
+    if (alike(s, (u32)__builtin_ctz(before), lane)) return 1;
+  return 0;
+}
+
+/* Neighbouring lanes at the very same bytes are one reader; or one writer, where the
+ * profile lets them store the same. */
 static void by_lanes(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 space,
-                     u32 memory, const u64 *at, u32 size, u32 flags, u32 scope) {
+                     u32 memory, const u64 *at, u32 size, u32 flags, u32 scope,
+                     const u8 *value) {
+  Stores s = {.at = at, .value = value, .size = size};
+  int each = value && d->profile == PROFILE_ISA, same = value && !each;
   WarpAgent *w = &d->cta[slot].warp[warp];
   Accessor a = by_lane(d, slot, warp, pc, (u32)__builtin_ctz(lanes), space, flags, scope);
   if (space == RACE_SHARED) fetch(d, memory, lanes, at);
@@ -129,13 +156,16 @@ static void by_lanes(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 spa
     left &= left - 1;
     a.entry.lane = lane;
     a.lanes = 1u << lane;
+    a.again = same && stored_before(&s, lanes & (a.lanes - 1), lane);
     if (w->n > 1) {
       a.known = warp_strand(w, lane)->known;
     } else {
-      while (left && at[__builtin_ctz(left)] == at[lane]) {
+      while (left && !each && at[__builtin_ctz(left)] == at[lane]) {
+        if (same && !alike(&s, lane, (u32)__builtin_ctz(left))) break;
         a.lanes |= left & -left;
         left &= left - 1;
         a.entry.lane = ANY_LANE;
+        d->relaxed[RELAX_SAME_VALUE] += (u32)same;
       }
     }
     run(d, &a, memory, at[lane], size);
@@ -143,15 +173,15 @@ static void by_lanes(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 spa
 }
 
 void detector_shared(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 memory,
-                     const u32 *offset, u32 size, u32 flags, u32 scope) {
+                     const u32 *offset, u32 size, u32 flags, u32 scope, const u8 *value) {
   u64 at[LANES];
   for (u32 l = 0; l < LANES; l++) at[l] = offset[l];
-  by_lanes(d, slot, warp, pc, lanes, RACE_SHARED, memory, at, size, flags, scope);
+  by_lanes(d, slot, warp, pc, lanes, RACE_SHARED, memory, at, size, flags, scope, value);
 }
 
 void detector_global(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes,
-                     const u64 *address, u32 size, u32 flags, u32 scope) {
-  by_lanes(d, slot, warp, pc, lanes, RACE_GLOBAL, 0, address, size, flags, scope);
+                     const u64 *address, u32 size, u32 flags, u32 scope, const u8 *value) {
+  by_lanes(d, slot, warp, pc, lanes, RACE_GLOBAL, 0, address, size, flags, scope, value);
 }
 
 static Accessor by_operation(const Detector *d, const EngineAgent *e, u32 pc, u32 space,

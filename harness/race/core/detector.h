@@ -20,7 +20,7 @@ enum Relaxation {
   RELAX_ISSUE_ORDER,     /* multiplications of one thread with unlike accumulators */
   RELAX_LOAD_USED,       /* a tcgen05.ld without wait::ld, whose registers were used */
   RELAX_LANES_MET,       /* a read of shared memory before its warp met and another lane told */
-  RELAX_SAME_VALUE,      /* several warps, or lanes that parted, store the same twice */
+  RELAX_SAME_VALUE,      /* several warps or lanes store the same twice */
   RELAX_PEER_EXIT,       /* a CTA exits, and an arrival of a peer may still come */
   RELAX_OVER,            /* over, but handed on by a copy's completion or relaxed */
   RELAXATIONS

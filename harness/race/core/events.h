@@ -60,11 +60,12 @@ void detector_digest(Detector *d, u32 slot, u32 warp, u32 lane);
 
 /* --- accesses.c ------------------------------------------------------------------ */
 /* `size` bytes at word offset `at` of the shared memory of the CTA in slot `memory`,
- * by every lane of `lanes` at its own offset. flags of enum EntryFlag. */
+ * by every lane of `lanes` at its own offset. flags of enum EntryFlag. `value`: what each
+ * of the 32 lanes stores, of a weak write, or NULL: one operation stores for them all. */
 void detector_shared(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes, u32 memory,
-                     const u32 *offset, u32 size, u32 flags, u32 scope);
+                     const u32 *offset, u32 size, u32 flags, u32 scope, const u8 *value);
 void detector_global(Detector *d, u32 slot, u32 warp, u32 pc, u32 lanes,
-                     const u64 *address, u32 size, u32 flags, u32 scope);
+                     const u64 *address, u32 size, u32 flags, u32 scope, const u8 *value);
 /* A run of bytes by an operation. */
 void detector_engine_shared(Detector *d, u32 id, u32 pc, u32 memory, u32 offset,
                             u64 size, u32 flags);

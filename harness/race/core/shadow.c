@@ -74,7 +74,15 @@ static int repeated(const Accessor *a, const Entry *e) {
   return entry_flags(e) == ENTRY_WRITE && e->pc == a->entry.pc && e->comp != a->entry.comp;
 }
 
+/* The same by lanes of one warp at once. What the first of them conflicts with has been
+ * told, and is gone. */
+static int at_once(const Accessor *a, const Entry *e) {
+  return a->again && entry_flags(e) == ENTRY_WRITE && e->pc == a->entry.pc &&
+         e->comp == a->entry.comp && e->clock == a->entry.clock;
+}
+
 static int same_value(const Accessor *a, const Entry *e) {
+  if (at_once(a, e)) return 1;
   if (a->repeats) return !entry_flags(e) || repeated(a, e);
   return !entry_flags(&a->entry) && entry_flags(e) == ENTRY_WRITE && e->scope == WRITE_REPEATS;
 }
@@ -94,6 +102,9 @@ static u32 judge(Detector *d, const Accessor *a, const Entry *e, u32 bytes, int 
   *conflict = (entry_flags(e) | entry_flags(&a->entry)) & ENTRY_WRITE;
   u32 verdict = order(d, a, e);
   if (!*conflict) return verdict;
+  /* PTX ISA, ld.global.nc: by a cache that is not coherent, whatever the order */
+  if (verdict == APART && !entry_flags(&a->entry) && a->entry.scope == READ_CONSTANT)
+    return NOT_CONSTANT;
   if (verdict == UNORDERED && d->profile != PROFILE_ISA &&
       (same_value(a, e) || same_store(d, a, e))) {
     d->relaxed[RELAX_SAME_VALUE] += a->count;

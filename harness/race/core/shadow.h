@@ -20,9 +20,10 @@ enum EntryFlag {
   ENTRY_MAP = ENTRY_ENGINE | ENTRY_ASYNC | ENTRY_STRONG
 };
 enum Scope { SCOPE_NONE = 0, SCOPE_CTA, SCOPE_CLUSTER, SCOPE_GPU, SCOPE_SYS, SCOPE_RELAXED = 8 };
-/* In the place of a scope, which weak writes have none of: the bytes were what they are
- * before it; and another warp had made them so by the same instruction. */
-enum { WRITE_KEEPS = 5, WRITE_REPEATS = 6 };
+/* In the place of a scope, which weak accesses have none of: the bytes were what they are
+ * before the write; and another warp had made them so by the same instruction; the read
+ * takes the bytes for constant. */
+enum { WRITE_KEEPS = 5, WRITE_REPEATS = 6, READ_CONSTANT = 7 };
 
 /* One access, by component `comp` of the machine. `pc` is a bytecode row. */
 typedef struct Entry {
@@ -94,7 +95,8 @@ enum Verdict {
   MAP_UNACQUIRED, /* ... acquires what was released, at the map's address */
   MAP_UNSCOPED,   /* ... reaches the other one's thread */
   UNREAD,         /* a source that may be read when its CTA is over */
-  OUTLASTS        /* an access, or a signal, that may come when the CTA is over */
+  OUTLASTS,       /* an access, or a signal, that may come when the CTA is over */
+  NOT_CONSTANT    /* a write, then in order a read that takes its bytes for constant */
 };
 
 /* Who accesses, for the judge. */
@@ -108,6 +110,7 @@ typedef struct Accessor {
   u32 count;               /* cells that are judged as one */
   u32 lanes;               /* that access, or 0 of an operation */
   u32 repeats;             /* it did again what another warp had done to the cell */
+  u32 again;               /* ... or another lane, by this very instruction */
   u32 space;
 } Accessor;
 

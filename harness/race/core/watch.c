@@ -55,7 +55,7 @@ static void synchronise(Watch *h, const Warp *w, u32 lanes, const u64 *addr, u64
 /* Lanes whose store will leave the bytes as they are. */
 static u32 unchanged(const Warp *w, u32 lanes, u32 slot, const u32 *offset, u32 size) {
   u32 same = 0;
-  for (u32 left = w->storing ? lanes : 0; left; left &= left - 1) {
+  for (u32 left = lanes; left; left &= left - 1) {
     u32 l = (u32)__builtin_ctz(left);
     const u8 *value = (const u8 *)w->storing + l * size;
     same |= (u32)!memcmp(w->m->ctas[slot].smem + offset[l], value, size) << l;
@@ -81,14 +81,15 @@ static void shared(Watch *h, const Warp *w, const Insn *i, u32 m, const u64 *add
       u32 slot = w->cta->first_slot + rank, flags = flags_of(access, n);
       if (h->written)
         written_lanes(h->written, w, pc_of(mach, i), group, slot, offset, size, access);
-      u32 same = flags == ENTRY_WRITE ? unchanged(w, group, slot, offset, size) : 0;
+      const u8 *value = flags == ENTRY_WRITE ? w->storing : NULL;
+      u32 same = value ? unchanged(w, group, slot, offset, size) : 0;
       Detector *d = told(h, w);
       if (group & ~same)
         detector_shared(d, w->cta->slot, w->id, pc_of(mach, i), group & ~same, slot, offset,
-                        size, flags, n.scope);
+                        size, flags, n.scope, value);
       if (same)
         detector_shared(d, w->cta->slot, w->id, pc_of(mach, i), same, slot, offset, size,
-                        flags, WRITE_KEEPS);
+                        flags, WRITE_KEEPS, value);
     }
     if (!group) return;
   }
@@ -112,8 +113,9 @@ static void words(Watch *h, const Warp *w, const Insn *i, u32 m, u32 space, cons
     if (n.sem) synchronise(h, w, local, addr, 1, access, n);
   }
   if (global) {
+    u32 flags = flags_of(access, n);
     detector_global(told(h, w), w->cta->slot, w->id, pc_of(w->m, i), global, addr, size,
-                    flags_of(access, n), n.scope);
+                    flags, n.constant ? READ_CONSTANT : n.scope, flags == ENTRY_WRITE ? w->storing : NULL);
     if (n.sem) synchronise(h, w, global, addr, 0, access, n);
   }
 }

@@ -18,6 +18,7 @@ typedef struct Note {
   u8 weak; /* 1: it orders nothing, as if it were not there */
   u8 red;  /* 1: a reduction, which reads for nobody */
   u8 unit; /* bytes of each operation that it stands for, 0: it is one */
+  u8 constant; /* 1: it takes what it reads for constant (ld.global.nc) */
 } Note;
 
 /* An operation that someone may still wait for by its group. */
