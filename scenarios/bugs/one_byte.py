@@ -65,20 +65,20 @@ ONE_BYTE_MUTANTS: tuple[OneByteMutant, ...] = (
     *_both(
         "factor of V left out",
         _EDGES,
-        (_FACTORS, "of_values = read_factor(descale_v)", "of_values = Float32(1.0)"),
+        (_FACTORS, "of_values = read_factor(factors.descale_v)", "pass"),
     ),
     *_both(
         "factor of O left out",
         "fp8-e4m3-to-same",
-        (_FACTORS, "of_output = read_factor(scale_out)", "of_output = Float32(1.0)"),
+        (_FACTORS, "of_output = read_factor(factors.scale_out)", "pass"),
     ),
     *_both(
         "factor of K left out",
         _EDGES,
         (
             _FACTORS,
-            "(read_factor(descale_q) * read_factor(descale_k))",
-            "read_factor(descale_q)",
+            "read_factor(factors.descale_q) * read_factor(factors.descale_k)",
+            "read_factor(factors.descale_q)",
         ),
     ),
     *_both(

@@ -8,6 +8,8 @@ from sidestream.harness.run.case import run_case
 from sidestream.harness.run.settings import Settings
 from sidestream.scenarios import catalogue
 from sidestream.scenarios.bugs import BUGS, Edit
+from sidestream.scenarios.bugs.one_byte import ONE_BYTE_MUTANTS
+from sidestream.scenarios.bugs.rows import ROWS
 from sidestream.scenarios.bugs.seed import EditError, apply, driver_of, kernel_sources
 
 BUDGET = 20_000_000
@@ -101,8 +103,10 @@ def test_an_edit_that_does_not_fit_is_refused():
 
 
 def test_edits_change_nothing_but_what_they_say():
+    """Mutants of both targets too: that an edit fits needs no compilation."""
     sources = kernel_sources()
-    for bug in BUGS:
-        changed = apply(sources, bug.edits)
+    mutants = [mutant for row in ROWS for mutant in row.mutants]
+    for seeded in (*BUGS, *ONE_BYTE_MUTANTS, *mutants):
+        changed = apply(sources, seeded.edits)
         touched = {path for path in sources if sources[path] != changed[path]}
-        assert touched == {edit.file for edit in bug.edits}
+        assert touched == {edit.file for edit in seeded.edits}
