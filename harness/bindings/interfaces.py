@@ -17,6 +17,7 @@ from sidestream.harness.bindings.common_calls import (
 )
 from sidestream.harness.bindings.context_calls import context_calls, device_calls
 from sidestream.harness.bindings.error_calls import error_calls
+from sidestream.harness.bindings.signatures import bound
 from sidestream.harness.runtime import CudaError
 
 _KINDS = ("h2h", "h2d", "d2h", "d2d")
@@ -30,8 +31,13 @@ Answer = Callable[..., tuple[Any, ...]]
 def answers(calls: Calls) -> Iterator[tuple[object, str, Answer]]:
     """Yield (module, name, replacement) for both interfaces, where they exist.
 
-    Every call returns as the real one does: a tuple that starts with a status.
+    Every call returns as the real one does, a tuple that starts with a status, and
+    takes its arguments as the real one does, by position or by name.
     """
+    yield from bound(_answers(calls))
+
+
+def _answers(calls: Calls) -> Iterator[tuple[object, str, Answer]]:
     if importlib.util.find_spec("cuda.bindings") is None:
         return
     runtime: Any = importlib.import_module("cuda.bindings.runtime")

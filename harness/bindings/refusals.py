@@ -6,6 +6,7 @@ program that looks at no status would go on as if the call had been made.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import re
@@ -29,8 +30,14 @@ def refusals(tell: Callable[[str], NoReturn]) -> Iterator[tuple[object, str, obj
         owner = importlib.import_module(module)
         for name, call in tuple(vars(owner).items()):
             if _CALL.match(name) and callable(call) and not isinstance(call, type):
-                yield owner, name, _refuse(f"{module}.{name}", tell)
+                yield owner, name, _refuse(call, f"{module}.{name}", tell)
 
 
-def _refuse(name: str, tell: Callable[[str], NoReturn]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: tell(name)
+def _refuse(
+    real: Any, name: str, tell: Callable[[str], NoReturn]
+) -> Callable[..., Any]:
+    @functools.wraps(real)
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        tell(name)
+
+    return refuse

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sidestream.harness.bindings.signatures import bound
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -37,13 +39,20 @@ def driver_answers(
 ) -> Iterator[tuple[object, str, object]]:
     """Yield (module, name, replacement) for both interfaces, where they exist.
 
-    Every call returns as the real one does: a tuple that starts with a status.
+    Every call returns as the real one does, a tuple that starts with a status, and
+    takes its arguments as the real one does, by position or by name.
 
     Args:
         target: Returns the chip to answer from, at the time of the call.
         memory: What fills write to.
         deferred: Asked first about every fill on a stream: one that is captured.
     """
+    yield from bound(_answers(target, memory, deferred))
+
+
+def _answers(
+    target: Callable[[], Chip], memory: AllocationTable, deferred: Deferred
+) -> Iterator[tuple[object, str, Any]]:
     if importlib.util.find_spec("cuda.bindings") is None:
         return
     driver: Any = importlib.import_module("cuda.bindings.driver")
@@ -51,7 +60,7 @@ def driver_answers(
     fine, bad = driver.CUresult.CUDA_SUCCESS, driver.CUresult.CUDA_ERROR_INVALID_VALUE
 
     def answer(status: object, *values: object) -> Callable[..., tuple[object, ...]]:
-        return lambda *args, **kwargs: (status, *values)
+        return lambda *args: (status, *values)
 
     def attribute(which: Any, device: Any = 0) -> tuple[object, int]:
         value = target().attributes().get(int(which))

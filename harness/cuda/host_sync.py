@@ -20,6 +20,7 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from sidestream.harness.bindings.signatures import by_position
 from sidestream.harness.cuda.driver_calls import MEMSETS, MEMSETS_2D
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.finding import Finding, Rule, Site
@@ -391,7 +392,7 @@ def _waits_watched(log: HostLog) -> Iterator[None]:
 
             def call(*args: Any, **kwargs: Any) -> Any:
                 if kind == "hidden-launch":
-                    log._fill(spelling, args)
+                    log._fill(spelling, by_position(original, args, kwargs))
                     return original(*args, **kwargs)
                 log._add(
                     "host-sync" if kind == "host-copy" else kind, spelling, "CUDA call"

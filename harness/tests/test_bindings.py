@@ -10,6 +10,9 @@ from cuda.bindings import driver, runtime
 from sidestream.harness.bindings.calls import Calls
 from sidestream.harness.bindings.interfaces import answers
 from sidestream.harness.bindings.refusals import refusals
+from sidestream.harness.cuda.driver_calls import driver_answers
+from sidestream.harness.cuda.memory import AllocationTable
+from sidestream.harness.dsl.chip import CHIPS
 from sidestream.harness.errors import UnsupportedError
 from sidestream.harness.runtime import Landing, Runtime
 from sidestream.harness.vtorch.attributes import replaced_attributes
@@ -47,6 +50,43 @@ def test_a_stream_of_the_driver_is_the_same_kind(rt):
     assert status == FINE
     assert rt.stream(int(made)).priority == -3
     assert driver.cuStreamDestroy(made) == (FINE,)
+
+
+def test_arguments_may_be_named_as_the_calls_name_them(rt):
+    status, made = runtime.cudaStreamCreateWithFlags(flags=1)
+    assert (status, runtime.cudaStreamGetFlags(hStream=made)) == (OK, (OK, 1))
+    memory = driver.cuMemAlloc(bytesize=4)[1]
+    host = (ctypes.c_uint8 * 4)(*b"abcd")
+    done = driver.cuMemcpyHtoDAsync(
+        hStream=made, ByteCount=4, srcHost=ctypes.addressof(host), dstDevice=memory
+    )
+    assert done == (FINE,)
+    assert runtime.cudaStreamSynchronize(stream=made) == (OK,)
+    assert ctypes.string_at(int(memory), 4) == b"abcd"
+    wrong = runtime.cudaError_t(1)
+    assert runtime.cudaGetErrorName(error=wrong) == (OK, b"cudaErrorInvalidValue")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: runtime.cudaMalloc(bytes=4), "'size'"),
+        (lambda: runtime.cudaMemset(0, 0), "'count'"),
+        (lambda: driver.cuMemAlloc(4, 4), "too many"),
+    ],
+)
+def test_arguments_that_a_call_does_not_take_are_an_error(rt, call, words):
+    with pytest.raises(TypeError, match=words):
+        call()
+
+
+def test_what_a_chip_tells_may_be_asked_for_by_name():
+    chip = CHIPS["sm_120a"]
+    with replaced_attributes(driver_answers(lambda: chip, AllocationTable())):
+        processors = runtime.cudaDeviceAttr.cudaDevAttrMultiProcessorCount
+        told = runtime.cudaDeviceGetAttribute(device=0, attr=processors)
+        assert told == (OK, chip.sms)
+        assert driver.cuDeviceGetName(dev=0, length=7) == (FINE, b"NVIDIA")
 
 
 @pytest.mark.parametrize("waits", [True, False])

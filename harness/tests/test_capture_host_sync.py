@@ -161,6 +161,15 @@ def test_driver_calls_are_watched(world):
     ]
 
 
+def test_a_fill_is_known_by_the_names_of_its_arguments(world):
+    driver = pytest.importorskip("cuda.bindings.driver")
+    place = world.out.data_ptr()
+    with HostLog(table=world.table) as log, contextlib.suppress(RuntimeError):
+        driver.cuMemsetD8Async(hStream=7, N=4, uc=0, dstDevice=place)
+    (event,) = log.of_kind("hidden-launch")
+    assert (event.detail, event.stream) == ("out", 7)
+
+
 def test_waits_of_compiled_host_functions_join_the_log(world):
     log = HostLog(table=world.table)
     log.block("cudaStreamSynchronize", 0x70)

@@ -20,7 +20,10 @@ ALLOWED = {
     "harness.ptx": {"harness.errors"},
     "harness.exec": {"harness.ptx", "harness.errors", "harness.launch"},
     # Memory, host log and the torch stand-in know how the core sees an allocation.
-    "harness.cuda": {"harness.exec", "harness.runtime", "harness.vtorch", *LEAVES},
+    "harness.cuda": {
+        *("harness.bindings", "harness.exec", "harness.runtime", "harness.vtorch"),
+        *LEAVES,
+    },
     "harness.dsl": {"harness.cuda", "harness.exec", *LEAVES},
     # Execution knows nothing of those who watch it.
     "harness.race": {"harness.exec", "harness.ptx"},
