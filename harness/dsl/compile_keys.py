@@ -2,11 +2,14 @@
 
 A key that leaves something out which decides the code hands out the wrong code some
 day. Two compilations that were asked for alike and made different PTX show that there
-is such a thing: a global, an environment variable, the order of a set.
+is such a thing: a global, an environment variable, the order of a set. But a package
+may execute a file anew for every variant, with names put in, and keep the module to
+itself: what it puts in is part of what was asked for.
 """
 
 from __future__ import annotations
 
+import dis
 import enum
 import functools
 import hashlib
@@ -81,11 +84,23 @@ def _file_hash(file: str) -> str:
         return ""
 
 
+@functools.cache
+def _assigned(file: str) -> frozenset[str]:
+    """Return the names that a file gives values when it is executed."""
+    try:
+        code = compile(Path(file).read_bytes(), file, "exec")
+    except (OSError, SyntaxError, ValueError):
+        return frozenset()
+    stores = ("STORE_NAME", "STORE_GLOBAL")
+    return frozenset(i.argval for i in dis.get_instructions(code) if i.opname in stores)
+
+
 class _Speller:
     """Spells values by their contents, symbols by the order in which they come."""
 
     def __init__(self) -> None:
         self._symbols: dict[int, int] = {}
+        self._executed: set[int] = set()
 
     def spell(self, value: Any, depth: int) -> str:
         """Spell a value by its contents, without addresses.
@@ -153,7 +168,24 @@ class _Speller:
         cells = [c.cell_contents for c in value.__closure__ or () if _filled(c)]
         code = hashlib.sha256(_code(value.__code__).encode()).hexdigest()
         held = self.spell((value.__defaults__, value.__kwdefaults__, cells), depth)
-        return f"{value.__module__}.{value.__qualname__} {code} {held}"
+        home = self._home(value)
+        return f"{value.__module__}.{value.__qualname__} {code} {held} {home}"
+
+    def _home(self, function: FunctionType) -> str:
+        """Spell a module that is not the imported one: its file and what was put in."""
+        names = function.__globals__
+        imported = sys.modules.get(function.__module__)
+        known = imported is not None and vars(imported) is names
+        file = names.get("__file__")
+        if known or not file or id(names) in self._executed:
+            return ""
+        self._executed.add(id(names))
+        data = {
+            name: value
+            for name, value in names.items()
+            if not name.startswith("__") and name not in _assigned(file)
+        }
+        return f"{_file_hash(file)} {self.spell(data, 0)}"
 
 
 def _torch(value: Any) -> str:

@@ -1,6 +1,8 @@
 """What decides a compilation, spelled: equal means equal, addresses are not in it."""
 
 import functools
+import importlib
+import importlib.util
 from dataclasses import dataclass, replace
 
 import pytest
@@ -83,6 +85,46 @@ def test_what_is_asked_for_alike_has_one_key(one, other):
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
 def test_what_differs_has_another(one, other):
     assert one() != other()
+
+
+TEMPLATE = """
+def host(x):
+    return WIDTH if x else more(x)
+
+def more(x):
+    return host(x)
+"""
+
+
+def executed(path, **names):
+    """Execute a file with names put in, as packages do with templates."""
+    spec = importlib.util.spec_from_file_location("template", path)
+    module = importlib.util.module_from_spec(spec)
+    vars(module).update(names)
+    spec.loader.exec_module(module)
+    return module.host
+
+
+def test_what_a_package_puts_into_a_module_it_executes_counts(tmp_path):
+    path = tmp_path / "template.py"
+    path.write_text(TEMPLATE)
+    wide = key(function=executed(path, WIDTH=Config(tile=128)))
+    assert wide == key(function=executed(path, WIDTH=Config(tile=128))) != ""
+    assert wide != key(function=executed(path, WIDTH=Config(tile=64)))
+    other = tmp_path / "other.py"
+    other.write_text(TEMPLATE.replace("return host(x)", "return 0"))
+    assert wide != key(function=executed(other, WIDTH=Config(tile=128)))
+
+
+def test_a_global_of_an_imported_module_is_no_part_of_it(tmp_path, monkeypatch):
+    """It is what two texts of one key tell of."""
+    (tmp_path / "imported_template.py").write_text(TEMPLATE)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("imported_template")
+    keys = []
+    for module.WIDTH in (1, 2):
+        keys.append(key(function=module.host))
+    assert keys[0] == keys[1] != ""
 
 
 def test_what_shows_nothing_of_itself_has_none():
