@@ -13,10 +13,13 @@ def packed(tokens, heads, dim=128, dtype=torch.bfloat16):
     return torch.randn(tokens, heads, dim).to("cuda", dtype)
 
 
-def attention(q, k, v, lengths_q, lengths_k, *, causal=False, window=None, cap=0.0):
+def attention(
+    q, k, v, lengths_q, lengths_k, *, causal=False, window=None, cap=0.0, sinks=None
+):
     """Return O and LSE (tokens, heads) in float32; queries end where keys end.
 
-    `window` is how many keys before its own a query sees.
+    `window` is how many keys before its own a query sees. `sinks` (heads) in float32
+    are scores of one more key of each head, whose value is 0.
     """
     outs, sums, group = [], [], q.shape[1] // k.shape[1]
     rows = zip(q.split(lengths_q), k.split(lengths_k), v.split(lengths_k), strict=True)
@@ -31,6 +34,9 @@ def attention(q, k, v, lengths_q, lengths_k, *, causal=False, window=None, cap=0
         if window is not None:
             hidden |= keys < own - window
         s = s.masked_fill(hidden.to(s.device), float("-inf"))
-        outs.append(torch.einsum("hqk,khd->qhd", s.softmax(-1), c))
+        if sinks is not None:
+            s = torch.cat((s, sinks[:, None, None].expand(-1, len(a), 1)), -1)
+        weights = s.softmax(-1)[..., : len(b)]
+        outs.append(torch.einsum("hqk,khd->qhd", weights, c))
         sums.append(s.logsumexp(-1).T)
     return torch.cat(outs), torch.cat(sums)

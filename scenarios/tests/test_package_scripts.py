@@ -188,8 +188,14 @@ FEATURES = {
     "fa4_paged": 2,
     "fa4_split": 3,
     "fa4_captured": 4,
+    "fa4_sinks": 2,
+    "fa4_float8": 1,
     "cudnn_graph": 1,
     "cudnn_lse": 6,
+    "cudnn_window": 2,
+    "cudnn_sinks": 4,
+    "cudnn_float8": 2,
+    "cudnn_captured": 6,
 }
 """Scripts of features of the packages, with the launches that each makes."""
 
@@ -210,7 +216,11 @@ def test_a_feature_has_the_right_values_and_is_clean(script, tmp_path):
 
 @pytest.mark.parametrize(
     ("script", "launches"),
-    [("fa4_window", 1), ("fa4_softcap", 2), ("fa4_backward", 4), ("fa4_captured", 4)],
+    [
+        *(("fa4_window", 1), ("fa4_softcap", 2), ("fa4_backward", 4)),
+        *(("fa4_captured", 4), ("cudnn_window", 2), ("cudnn_captured", 6)),
+        *(("cudnn_sinks", 4), ("cudnn_float8", 2)),
+    ],
 )
 def test_a_feature_is_clean_on_sm120(script, launches, tmp_path):
     served(script, tmp_path, "--arch", "sm_120a", launches=launches)
@@ -221,6 +231,8 @@ def test_a_feature_is_clean_on_sm120(script, launches, tmp_path):
     [
         ("fa4_paged", "Paged KV not supported on SM 12.0"),
         ("fa4_split", "SM120 forward only supports num_splits=1"),
+        ("fa4_sinks", "Learnable sink is not supported in this kernel"),
+        ("fa4_float8", "FP8 is only supported on SM100"),
     ],
 )
 def test_what_a_package_does_not_serve_is_told_in_its_words(script, words, tmp_path):
