@@ -29,6 +29,7 @@ from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Incomplete
 from sidestream.harness.launch import Launch
 from sidestream.harness.run.card_arena import SCRATCH, Arena, Changes
+from sidestream.harness.run.card_fault import UnderWay
 from sidestream.harness.run.card_world import CardWorld
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.virtual_call import OUTPUTS, VirtualCall
@@ -46,6 +47,7 @@ class CardCall(VirtualCall):
         inputs: The scenario's tensors.
         workspace_bytes: Scratch that the implementation asks for.
         phases: Where time is counted.
+        doing: Is told of every call, and of what the card complains about.
     """
 
     def __init__(
@@ -55,8 +57,10 @@ class CardCall(VirtualCall):
         *,
         workspace_bytes: int,
         phases: Phases,
+        doing: UnderWay | None = None,
     ) -> None:
         self.card = world
+        self.doing = doing or UnderWay()
         self._arena: Arena | None = None
         self.host_seconds = 0.0
         """What the host needed for the last call that nobody watched, or any."""
@@ -146,6 +150,7 @@ class CardCall(VirtualCall):
         """Make one call and wait for it; schedule and budget are the card's own."""
         self.load(pattern)
         launches: list[Launch] = []
+        self.doing.begin(label, launches)
         with self._phases.timed("execute", label):
             results, error, incomplete = self._guarded(prepared, launches, log)
         return self.seen(
@@ -178,7 +183,7 @@ class CardCall(VirtualCall):
             error = f"{type(raised).__name__}: {raised}"
         except RuntimeError as raised:
             # What the card complains about comes when it is waited for.
-            error = told(raised)
+            error = self.doing.raised(raised)
         return results, error, incomplete
 
     def run(
@@ -283,8 +288,3 @@ class CardCall(VirtualCall):
 
 def _no_block(call: str, stream: int) -> None:
     """Nobody asked about waits."""
-
-
-def told(error: Exception) -> str:
-    """Spell what the card or a library complains about in one line."""
-    return f"{type(error).__name__}: {str(error).splitlines()[0]}"

@@ -84,11 +84,18 @@ class CapturedCall:
 
 
 def capture(call: CardCall, prepared: Prepared) -> CapturedCall:
-    """Capture a call on the stream of `call`, which must not be the default one."""
+    """Capture a call on the stream of `call`, which must not be the default one.
+
+    Raises:
+        RuntimeError: the card failed, and can do no more.
+    """
     other = rearranged(call.inputs.scenario)
+    call.doing.begin("a capture")
     try:
         graph, results = call.card.capture(lambda: call.run(prepared))
     except (SidestreamError, ValueError, RuntimeError) as error:
+        if call.card.complaint():  # that is no refusal of a capture
+            raise
         first = str(error).splitlines()[0]
         return CapturedCall(
             call=call, prepared=prepared, graph=None, other=other, refused=first

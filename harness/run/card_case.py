@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import numpy as np
+
 from sidestream.harness.checks import races, replay, streams
 from sidestream.harness.checks.observation import Execution
 from sidestream.harness.checks.outcome import FAILED, PASSED, CheckOutcome, not_run
@@ -14,10 +16,11 @@ from sidestream.harness.drivers.protocol import Prepared
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.finding import Incomplete
-from sidestream.harness.run import card_stalls
+from sidestream.harness.run import card_fault, card_stalls
 from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.card_call import CardCall
 from sidestream.harness.run.card_capture import CapturedCall, capture
+from sidestream.harness.run.card_fault import Fault, UnderWay
 from sidestream.harness.run.card_host import HostCode, misses, prepare
 from sidestream.harness.run.card_images import Change
 from sidestream.harness.run.card_races import order_of
@@ -62,9 +65,65 @@ class CardRun(CaseRun):
         super().__init__(bench, scenario, phases)
         self.waiting: list[int] = []
         """Which executions stand for replays that were not awaited."""
+        self.doing = UnderWay()
+        self.made: list[CheckOutcome] = []
+        """What is judged."""
+        self.missed = 0
+        """Compilations before the case."""
 
     def run(self) -> CaseOutcome:
-        """Make the calls and judge them."""
+        """Make the calls and judge them; an error of the card is a finding.
+
+        Raises:
+            SidestreamError: the implementation does not serve the scenario, or the card
+                cannot be used by this process.
+        """
+        card_fault.refuse_dead()
+        world = self._usable()
+        outcome: CaseOutcome | None = None
+        failure: Exception | None = None
+        try:
+            outcome = self._steps(world)
+        except Exception as raised:
+            if self.runs:
+                self.doing.raised(raised)
+            failure = raised
+        complaint = world.complaint()
+        if complaint:
+            card_fault.bury(f"case {self.named.name}")
+            self.doing.complained(complaint)
+        if self.doing.fault is not None:
+            return self._faulted(self.doing.fault)
+        if failure is not None:
+            raise failure
+        assert outcome is not None
+        return outcome
+
+    def _usable(self) -> CardWorld:
+        """Return the card and the stream of the call, if work can be done there."""
+        try:
+            world = self.world()
+            complaint = world.complaint()
+        except RuntimeError as raised:
+            raise SidestreamError(card_fault.told(raised)) from raised
+        if complaint:
+            card_fault.bury(f"something before case {self.named.name} ({complaint})")
+            card_fault.refuse_dead()
+        return world
+
+    def _faulted(self, fault: Fault) -> CaseOutcome:
+        """Judge a case in which the card failed; what was found before stays."""
+        kernel, none = self.settings.kernel, np.zeros((0, 0, 0), np.uint16)
+        self.runs = [run for run in self.runs if id(run) not in self.waiting] or [
+            Execution(label=fault.label, out=none, lse=None, finished=False)
+        ]
+        return self._outcome(
+            card_fault.outcomes(fault, self.made, self.runs, kernel),
+            {},
+            compiles=misses(self.bench.implementation()) - self.missed,
+        )
+
+    def _steps(self, world: CardWorld) -> CaseOutcome:
         driver = self.bench.implementation()
         declined = self.bench.declines(self.scenario)
         if declined is not None:
@@ -74,8 +133,7 @@ class CardRun(CaseRun):
         self._ask()
         with self.phases.timed("build"):
             inputs = build(self.scenario)
-        world = self.world()
-        start = misses(driver)
+        start = self.missed = misses(driver)
         with self.phases.timed("compile"):
             prepared = prepare(driver, self.scenario, world)
         planned = misses(driver)
@@ -84,6 +142,7 @@ class CardRun(CaseRun):
             inputs,
             workspace_bytes=prepared.workspace_bytes,
             phases=self.phases,
+            doing=self.doing,
         )
         order = None if self.known else order_of(call, world)
         log = CardLog(table=world.table, order=order)
@@ -106,6 +165,7 @@ class CardRun(CaseRun):
             calls, replays = self._settled(calls)
         with self.phases.timed("check", "races"):
             raced = host.races(base, order)
+            self.made.append(raced)
         with self.phases.timed("check", "streams"):
             own = host.stalled(base, card_stalls.OWN)
         if not self.known:  # the call's stream stands still meanwhile
@@ -116,15 +176,18 @@ class CardRun(CaseRun):
             other = host.stalled(base, card_stalls.AMBIENT)
         with self.phases.timed("check", "parity"):
             parity, errors = self._parity(inputs, bounded, why)
+            self.made.append(parity)
         with self.phases.timed("check", "streams"):
             beside = other.finish() if other else None
             moved = host.streams(base, own=on_own, beside=beside, rows=self.rows)
+            self.made.append(moved)
         handle = int(world.stream.cuda_stream)
         judged = self._judge(calls, call, log, handle)
         outcomes = [o for o in judged if o.name not in (streams.NAME, races.NAME)]
         outcomes = [*(host.audited(o) for o in outcomes), raced, moved]
         with self.phases.timed("check", "capture"):
             outcomes.append(self._replayed(replays))
+            self.made += outcomes
         executed = misses(driver)
         with self.phases.timed("check", "plans"):
             cached = host.plans(
@@ -136,7 +199,8 @@ class CardRun(CaseRun):
                 executing=executed - planned,
             )
         every = [parity, *outcomes, cached]
-        if key is not None and all(o.status != FAILED for o in every):
+        failed = self.doing.fault is not None
+        if not failed and key is not None and all(o.status != FAILED for o in every):
             missing = [o for o in every if o.status != PASSED and o.asked]
             if not missing:
                 self.bench.watched.setdefault(key, self.named.name)

@@ -179,6 +179,7 @@ class HostCode:
             )
             made = cache.check(counts, (), kernel=self.settings.kernel)
             return replace(made, reason=f"{made.reason}; {self.elsewhere}")
+        self.call.doing.begin("a second plan")
         mark, hits = misses(driver), int(driver.cache_info().hits)
         prepare(driver, self.scenario, self.world)
         again, second = misses(driver) - mark, int(driver.cache_info().hits) - hits
@@ -190,6 +191,7 @@ class HostCode:
             build(other, rng=_Blank()),
             workspace_bytes=prepared.workspace_bytes,
             phases=Phases(origin=0.0, track=""),
+            doing=self.call.doing,
         ).execute(prepared, label="other totals", pattern="zeros", options=Options)
         counts = cache.Compilations(
             planning=planning,

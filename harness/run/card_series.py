@@ -19,7 +19,7 @@ from sidestream.harness.checks.observation import Execution
 from sidestream.harness.drivers.protocol import Results
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.run.card_arena import SCRATCH
-from sidestream.harness.run.card_call import CardCall, told
+from sidestream.harness.run.card_call import CardCall
 from sidestream.harness.run.card_images import Change, images
 
 MOST_BYTES = 1 << 30
@@ -151,7 +151,9 @@ class Series:
 
     def _given(self, part: list[_Made]) -> _Sent:
         """Give the card some calls, and the comparison of what they leave behind."""
-        there = self.call.arena.there
+        there, doing = self.call.arena.there, self.call.doing
+        labels = [made.label for made in part]
+        doing.begin(" or ".join(labels), self.first.launches)
         try:
             with self._on_stream():
                 given = images(self.call, [made.change for made in part])
@@ -169,7 +171,7 @@ class Series:
                         made.results = results.kept() if results.returned else results
                         kept.copy_(there)
                     except (SidestreamError, ValueError, RuntimeError) as raised:
-                        made.error = told(raised)
+                        made.error = doing.raised(raised, label=made.label)
                 delta = _words(left).bitwise_xor_(_words(given.found))
                 off = delta ^ self._delta
                 for at, made in enumerate(part):
@@ -178,7 +180,7 @@ class Series:
                 given.forgive(off.view(torch.uint8))
                 return _Sent(made=part, delta=delta, off=off.any(dim=1))
         except RuntimeError as raised:
-            return _Sent(made=part, error=told(raised))
+            return _Sent(made=part, error=doing.raised(raised))
 
     def _look(self) -> None:
         """Wait for what the card was given, and see what differs."""
@@ -190,7 +192,7 @@ class Series:
             self.call.card.wait()
             off = sent.off.tolist() if sent.off is not None else []
         except RuntimeError as raised:
-            error = error or told(raised)
+            error = error or self.call.doing.raised(raised)
         for at, made in enumerate(sent.made):
             made.error = made.error or error
             if made.error:

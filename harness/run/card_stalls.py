@@ -18,7 +18,7 @@ from sidestream.harness.drivers.protocol import Prepared, Results
 from sidestream.harness.errors import SidestreamError
 from sidestream.harness.finding import Finding, Site
 from sidestream.harness.launch import Launch
-from sidestream.harness.run.card_call import CardCall, told
+from sidestream.harness.run.card_call import CardCall
 
 CLOCK = 2e9
 """Cycles a second that no card passes: a stall takes at least as long."""
@@ -131,6 +131,7 @@ def _snapped(
 ) -> Started:
     """Make a call and take its results on its own stream."""
     card, error, results, done = call.card, "", None, False
+    call.doing.begin(label, launches)
     began = time.perf_counter()
     try:
         made = make()
@@ -142,7 +143,7 @@ def _snapped(
             )
             results = replace(made, out=made.out.clone(), lse=lse, amax=amax)
     except (SidestreamError, ValueError, RuntimeError) as raised:
-        error = told(raised)
+        error = call.doing.raised(raised)
     spent = time.perf_counter() - began
 
     def finish() -> Execution:
@@ -151,7 +152,7 @@ def _snapped(
             if not failed:
                 card.wait()
         except RuntimeError as raised:
-            failed = told(raised)
+            failed = call.doing.raised(raised, label=label)
         return call.seen(label, results, error=failed or None, launches=launches)
 
     return Started(done=done, seconds=spent, finish=finish)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.dsl.on_card import OnCard, watch_dsl
+from sidestream.harness.run.card_fault import lasting
 
 T = TypeVar("T")
 GUARD = 4096
@@ -149,6 +150,10 @@ class CardWorld:
         for address, size in blocks:
             there = torch.as_tensor(_Raw(address, size), device=self.device)
             yield address, there.cpu().numpy()
+
+    def complaint(self) -> str:
+        """Return what the device complains about until the process ends, or ""."""
+        return lasting(self.wait)
 
     def wait(self) -> None:
         """Wait for the device; raises what it has to complain about."""

@@ -18,6 +18,7 @@ from typing import Any
 from sidestream.harness.checks import execution
 from sidestream.harness.finding import Verdict
 from sidestream.harness.run.bench import Bench, kept_keys
+from sidestream.harness.run.card_fault import death
 from sidestream.harness.run.case import CaseOutcome, run_case, unjudged
 from sidestream.harness.run.gpus import take
 from sidestream.harness.run.problem import compile_group
@@ -137,7 +138,10 @@ class Pool:
             limit = self.settings.deadline + _GRACE
             if pipe in ready:
                 try:
-                    outcome: CaseOutcome = pipe.recv()
+                    outcome: CaseOutcome
+                    outcome, dead = pipe.recv()
+                    if dead:
+                        self._renew(worker)
                 except (EOFError, OSError):
                     worker.process.join(5)
                     reason = f"the process died (exit {worker.process.exitcode})"
@@ -154,12 +158,16 @@ class Pool:
 
     def _replace(self, worker: _Worker, scenario: Scenario, reason: str) -> CaseOutcome:
         """Put a fresh process in the place of one that is dead or stuck."""
+        self._renew(worker)
+        return unjudged(self.settings, scenario, reason)
+
+    def _renew(self, worker: _Worker) -> None:
+        """Give a worker a fresh process, whose CUDA context is its own."""
         worker.process.kill()
         worker.process.join()
         worker.pipe.close()
         fresh = self._start(self._workers.index(worker))
         worker.process, worker.pipe = fresh.process, fresh.pipe
-        return unjudged(self.settings, scenario, reason)
 
     def _hung(
         self, scenario: Scenario, outcome: CaseOutcome, seconds: float
@@ -209,4 +217,5 @@ def _work(
     with contextlib.suppress(EOFError, OSError):
         while True:
             scenario, bench.ahead = pipe.recv()
-            pipe.send(run_case(bench, scenario))
+            outcome = run_case(bench, scenario)
+            pipe.send((outcome, bool(death())))
