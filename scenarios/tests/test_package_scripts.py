@@ -104,7 +104,7 @@ def test_1_27_on_sm120_compiles_for_every_total(tmp_path):
 
 @pytest.mark.parametrize(
     ("release", "arch"),
-    [("1.28.0", "sm_100a"), (None, "sm_100a"), (None, "sm_120a")],
+    [(r, arch) for r in ("1.28.0", None) for arch in ("sm_100a", "sm_120a")],
 )
 def test_later_releases_are_clean(release, arch, tmp_path):
     folders = (old_releases.folder(PACKAGE, release),) if release else ()
