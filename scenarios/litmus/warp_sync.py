@@ -62,6 +62,13 @@ def _told(
 
 
 _READ_FIRST = smem("ld.shared.b32", "st.shared.b32")
+_FIRST = "ld.shared.b32 %r1, [%x];\n"
+_HALVES = (
+    "setp.lt.u32 %p3, %lane, 16;\nsetp.eq.u32 %p4, %lane, 3;\n"
+    "@%p4 st.shared.b32 [%x], 1;\n@%p3 bra $LOW;\nbar.warp.sync 0xffff0000;\n"
+    "bra $BOTH;\n$LOW: bar.warp.sync 0x0000ffff;\n$BOTH:\n"
+)
+"""Lane 3 stores, and each half of the warp synchronises by itself."""
 
 TWINS = (
     _told(
@@ -142,5 +149,37 @@ TWINS = (
         bars=(32,),
         op=_OP,
         found=smem("st.shared.b32", "ld.shared.b32"),
+    ),
+    Twin(
+        name="a_half_of_a_warp_synchronises_for_itself",
+        rule="B3",
+        title=_SYNC,
+        warps=(_HALVES + "setp.eq.u32 %p4, %lane, <op>;\n@%p4 " + _FIRST,),
+        op="7",
+        broken="20",
+        found=smem("st.shared.b32", "ld.shared.b32", "B3"),
+    ),
+    Twin(
+        name="halves_of_a_warp_meet_through_a_lane_of_both",
+        rule="B3",
+        title=_SYNC,
+        warps=(
+            _HALVES
+            + "setp.eq.u32 %p4, %lane, 7;\nsetp.eq.or.u32 %p4, %lane, 20, %p4;\n"
+            + "@!%p4 bra $OUT;\n<op>"
+            + "setp.eq.u32 %p4, %lane, 20;\n@%p4 "
+            + _FIRST
+            + "$OUT: bar.warp.sync 0xffffffff;\n",
+        ),
+        op="bar.warp.sync 0x00100080;\n",
+        found=smem("st.shared.b32", "ld.shared.b32", "B3"),
+    ),
+    Twin(
+        name="halves_of_a_warp_meet_at_a_barrier",
+        rule="B3",
+        title=_SYNC,
+        warps=(_HALVES + "<op>setp.eq.u32 %p4, %lane, 20;\n@%p4 " + _FIRST,),
+        op="bar.sync 1, 32;\n",
+        found=smem("st.shared.b32", "ld.shared.b32", "B3"),
     ),
 )

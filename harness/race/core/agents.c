@@ -20,11 +20,13 @@ void warp_begin(WarpAgent *w, u32 comp, u32 live) {
   memset(s->has_pending, 0, sizeof s->has_pending);
   memset(w->fenced, 0, sizeof w->fenced);
   w->n_releases = 0;
+  w->parted = 0;
   w->learned_pc = NO_PC;
 }
 
 void warp_free(WarpAgent *w) {
   free(w->touched);
+  free(w->known_lanes);
   for (u32 k = 0; k < MAX_STRANDS; k++) {
     free(w->strand[k].known);
     for (u32 r = 0; r < WITHINS; r++) {
@@ -72,6 +74,7 @@ static u32 part(WarpAgent *w, u32 k, u32 lanes) {
 
 void warp_acquire(WarpAgent *w, u32 lanes, const Knowledge *news) {
   lanes &= w->live;
+  if (w->parted) part_learn(w, lanes, news);
   for (u32 k = 0, n = w->n; k < n; k++) {
     Strand *s = &w->strand[k];
     if (!(s->lanes & lanes) || knowledge_covers(s->known, news)) continue;
@@ -179,6 +182,7 @@ u32 warp_met(const WarpAgent *w, u32 clock) {
 void warp_converge(WarpAgent *w, u32 lanes) {
   lanes &= w->live;
   if (!(lanes & (lanes - 1))) return;
+  part_sync(w, lanes);
   if (w->n == 1) { /* the usual case: nothing to join but the lanes' own accesses */
     if (lanes == w->live) add_own(w, lanes, w->strand[0].known);
     else for (u32 p = 0; p < PROXIES; p++) /* as in add_own */
@@ -234,6 +238,7 @@ void warp_fence(WarpAgent *w, u32 lanes, u32 within, u32 acquires, u32 releases)
     Strand *s = &w->strand[k];
     if (!(s->lanes & lanes)) continue;
     for (u32 r = 0; r <= within && acquires; r++) {
+      if (s->has_pending[r] && w->parted) part_learn(w, s->lanes, s->pending[r]);
       if (s->has_pending[r]) knowledge_join(s->known, s->pending[r]);
       s->has_pending[r] = 0;
     }

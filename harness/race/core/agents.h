@@ -38,6 +38,8 @@ typedef struct WarpAgent {
   u32 meeting[MEETINGS], n_meetings; /* clocks from which lanes had met, in a ring */
   u32 *touched, n_touched, cap_touched; /* clocks that have an access, for the digest */
   u32 fenced[PROXIES][LANES]; /* own accesses of a lane that lie before its proxy fence */
+  /* parts.c: by each lane of each other one, since a part of the warp synchronised */
+  u32 (*known_lanes)[LANES], parted;
 } WarpAgent;
 
 /* One operation of an engine, from its issue until it has landed. */
@@ -75,5 +77,14 @@ void warp_meet(WarpAgent *w, u32 lanes);
 u32 warp_met(const WarpAgent *w, u32 clock);
 void warp_fence_proxy(WarpAgent *w, u32 lanes, u32 plane);
 void warp_fence(WarpAgent *w, u32 lanes, u32 within, u32 acquires, u32 releases);
+
+/* --- parts.c --------------------------------------------------------------------- */
+/* Lanes synchronise, before their strands do: a part of the warp, or the whole. */
+void part_sync(WarpAgent *w, u32 lanes);
+/* Lanes of a warp with `parted` learn otherwise. */
+void part_learn(WarpAgent *w, u32 lanes, const Knowledge *news);
+/* Whether each of `lanes` can know what `lane`, or some lane, of its warp did at a clock.
+ * Of several lanes that made one access the latest that is known stands for all. */
+int part_knows(const WarpAgent *w, u32 lanes, u32 clock, u32 lane);
 
 #endif

@@ -213,6 +213,8 @@ void detector_digest(Detector *d, u32 slot, u32 warp, u32 lane) {
       h = (h ^ all) * 0x100000001b3ull;
       if (one > all) h = (h ^ one ^ (u64)entry[2 * k->n] << 32) * 0x100000001b3ull;
     }
+  for (u32 l = 0; w->parted && l < LANES; l++)
+    h = (h ^ worth(d, group, w->comp, w->known_lanes[lane][l])) * 0x100000001b3ull;
   for (u32 c = 0; d->profile == PROFILE_ISA && k->rows && c < k->n; c++)
     h = (h ^ k->entry[(PLANES * 3 + ROW_READY) * k->n + c]) * 0x100000001b3ull;
   d->digest = h;

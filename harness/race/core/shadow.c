@@ -31,6 +31,13 @@ static int in_scope(const Detector *d, const Entry *e, const Entry *now) {
   return detector_cta_of(d, e->comp) == detector_cta_of(d, now->comp);
 }
 
+/* What a strand knows of its own warp may come from bar.warp.sync of other lanes alone. */
+static int of_other_lanes(const Detector *d, const Accessor *a, const Entry *e) {
+  if (e->comp != a->entry.comp || !a->lanes) return 0;
+  const WarpAgent *w = detector_reader(d, e);
+  return w && !part_knows(w, a->lanes, e->clock, e->lane);
+}
+
 /* `practice`: a lane has read, its whole warp met at a .sync instruction, and then another
  * lane told the writer. Loads of shared memory by one warp are done in program order, so
  * that no lane's is left behind the meeting. */
@@ -58,7 +65,7 @@ static u32 order(Detector *d, const Accessor *a, const Entry *e) {
     if (verdict == APART && map) return detector_map_order(d, a, e);
     if (verdict != BEHIND_PROXY) return verdict;
   } else {
-    if (knows(k, plane, c, e->clock, e->lane)) return map ? detector_map_order(d, a, e) : APART;
+    if (knows(k, plane, c, e->clock, e->lane) && !of_other_lanes(d, a, e)) return map ? detector_map_order(d, a, e) : APART;
     if (!crossing || !knows(k, PLANE_ORDER, c, e->clock, e->lane))
       return known_over(d, a, e) || read_before_meeting(d, a, e) ? APART : UNORDERED;
     if ((entry_flags(e) & ENTRY_WRITE) && known_over(d, a, e)) return APART;
