@@ -3,8 +3,7 @@
 *Bare* is what a test without the harness does: make the tensors, compute the float64
 reference with its bound, send, execute once, fetch, compare. *Every check* is a case
 that shows all by itself, *in a run* one of many, as `sidestream check --device cuda`
-makes them: what host code does is shown once for each plan, and where there is a second
-core another process computes the reference meanwhile. Code is compiled before.
+makes them: what host code does is shown once for each plan. Code is compiled before.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from sidestream.harness.run.card_case import CardRun
 from sidestream.harness.run.card_world import card_arch
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.problem import problem_of
-from sidestream.harness.run.reference_beside import Beside
 from sidestream.harness.run.settings import Settings
 from sidestream.scenarios import catalogue, trace
 from sidestream.scenarios.case import build
@@ -87,17 +85,13 @@ def profile(scenario: Scenario) -> None:
     pstats.Stats(profiler).sort_stats("cumulative").print_stats(45)
 
 
-def measure(
-    scenarios: list[Scenario], rounds: int, *, beside: bool
-) -> list[dict[str, Any]]:
+def measure(scenarios: list[Scenario], rounds: int) -> list[dict[str, Any]]:
     """Return one row a scenario: bare, with every check, and as a run has it."""
-    settings = Settings(device="cuda", arch=card_arch() or "")
-    alone = Bench(settings=settings)
-    bench = Bench(settings=settings, beside=Beside() if beside else None)
+    bench = Bench(settings=Settings(device="cuda", arch=card_arch() or ""))
     rows = []
 
-    def case(kind: type[CardRun], scenario: Scenario, at: Bench = bench) -> Any:
-        return kind(at, scenario, Phases(origin=0.0, track=""))
+    def case(kind: type[CardRun], scenario: Scenario) -> Any:
+        return kind(bench, scenario, Phases(origin=0.0, track=""))
 
     def every(scenario: Scenario) -> None:
         bench.watched.clear()  # as if no case before had shown anything
@@ -108,9 +102,7 @@ def measure(
         rows.append(
             {
                 "name": scenario.name,
-                "bare": seconds(
-                    lambda s=scenario: case(BareRun, s, alone).bare(), rounds
-                ),
+                "bare": seconds(lambda s=scenario: case(BareRun, s).bare(), rounds),
                 "every": seconds(lambda s=scenario: every(s), rounds),
             }
         )
@@ -118,7 +110,6 @@ def measure(
     for _ in range(rounds):
         bench.watched.clear()
         for at, scenario in enumerate(scenarios):
-            bench.ahead = scenarios[at + 1] if at + 1 < len(scenarios) else None
             made = case(CardRun, scenario)
             spent[at].append(seconds(made.run, 1))
             rows[at]["phases"] = dict(made.phases.seconds)
@@ -165,13 +156,12 @@ if __name__ == "__main__":
     parser.add_argument("--json", type=Path)
     parser.add_argument("--scenario", action="append", default=[])
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--one-core", action="store_true", help="no process beside")
     given = parser.parse_args()
     chosen = [catalogue.by_name(n) for n in given.scenario] or everything()
     if given.profile:
         profile(chosen[0])
         raise SystemExit
-    found = measure(list(chosen), given.rounds, beside=not given.one_core)
+    found = measure(list(chosen), given.rounds)
     if given.json:
         given.json.write_text(json.dumps(found, indent=1))
     show(found)

@@ -13,7 +13,6 @@ from sidestream.harness.dsl.activation import Activation, activate
 from sidestream.harness.dsl.key_record import Earlier, KeyRecord
 from sidestream.harness.exec.build import cache_dir
 from sidestream.harness.run.problem import code_label, problem_of
-from sidestream.harness.run.reference_beside import Beside
 from sidestream.harness.run.settings import Settings
 from sidestream.scenarios.scenario import Scenario
 
@@ -37,8 +36,6 @@ class Bench:
         progress: Called with the name of the running step and warp instructions.
         watched: By what host code sees of a case, the first one in which all that it
             does was shown to be right.
-        beside: A process that computes references while a card is busy, or None.
-        ahead: The case behind the next one, if it is known, for `beside`.
     """
 
     settings: Settings
@@ -51,8 +48,6 @@ class Bench:
     watched: dict[Hashable, str] = field(default_factory=dict)
     keys: KeyRecord | None = None
     compiled: dict[str, Earlier] = field(default_factory=dict)
-    beside: Beside | None = None
-    ahead: Scenario | None = None
     _key: tuple[Scenario, Hashable] | None = None
 
     def device(self) -> Activation:

@@ -96,7 +96,7 @@ def capture(call: CardCall, prepared: Prepared) -> CapturedCall:
     except (SidestreamError, ValueError, RuntimeError) as error:
         if call.card.complaint():  # that is no refusal of a capture
             raise
-        first = str(error).splitlines()[0]
+        first = (str(error).splitlines() or [type(error).__name__])[0]
         return CapturedCall(
             call=call, prepared=prepared, graph=None, other=other, refused=first
         )

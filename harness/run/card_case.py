@@ -30,10 +30,8 @@ from sidestream.harness.run.case import CaseOutcome, CaseRun
 from sidestream.harness.run.case_calls import Calls
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.plan_facts import host_facts
-from sidestream.harness.run.reference_beside import Asked
 from sidestream.harness.run.virtual_call import VirtualCall
-from sidestream.reference.tolerance import Bound
-from sidestream.scenarios.case import CaseInputs, build
+from sidestream.scenarios.case import build
 from sidestream.scenarios.scenario import Scenario
 
 
@@ -47,7 +45,7 @@ class CardRun(CaseRun):
 
     The first call is made and fetched. Those that differ from it in data only are
     replays of a captured one, which the card compares among themselves while the host
-    computes the reference, or another process did (`reference_beside.py`).
+    computes the reference.
 
     What concerns host code is shown once for each plan, stream and layout: the driver
     calls, their order, stalled streams, other totals. Every case has the rest.
@@ -58,8 +56,6 @@ class CardRun(CaseRun):
     captured: CapturedCall | None = None
     series: Series | None = None
     """Replays of the captured call; none if it could not be captured."""
-    asked: Asked | None = None
-    """The reference, as another process computes it meanwhile."""
 
     def __init__(self, bench: Bench, scenario: Scenario, phases: Phases) -> None:
         super().__init__(bench, scenario, phases)
@@ -88,6 +84,10 @@ class CardRun(CaseRun):
             if self.runs:
                 self.doing.raised(raised)
             failure = raised
+            if not card_fault.is_cuda_error(raised):
+                why = f"the case broke off: {card_fault.told(raised)}"
+                entry = Incomplete(reason=why, kernel=self.settings.kernel)
+                self.incomplete.append(entry)
         complaint = world.complaint()
         if complaint:
             card_fault.bury(f"case {self.named.name}")
@@ -130,7 +130,6 @@ class CardRun(CaseRun):
             raise SidestreamError(f"{self.settings.impl} does not serve it: {declined}")
         key = host_facts(self.bench.compile_key(self.scenario), self.scenario)
         self.known = self.bench.watched.get(key, "") if key is not None else ""
-        self._ask()
         with self.phases.timed("build"):
             inputs = build(self.scenario)
         start = self.missed = misses(driver)
@@ -157,10 +156,10 @@ class CardRun(CaseRun):
             options=self._options,
         )
         calls = self._calls(call, prepared, log)
-        base, bounded, why = self.runs[0], None, ""
+        base, limits, why = self.runs[0], None, ""
         if self.known:  # the card replays meanwhile
             with self.phases.timed("reference"):
-                bounded, why = self._bounds(inputs)
+                limits, why = self._bounds(inputs)
         with self.phases.timed("execute", "replays"):
             calls, replays = self._settled(calls)
         with self.phases.timed("check", "races"):
@@ -170,12 +169,12 @@ class CardRun(CaseRun):
             own = host.stalled(base, card_stalls.OWN)
         if not self.known:  # the call's stream stands still meanwhile
             with self.phases.timed("reference"):
-                bounded, why = self._bounds(inputs)
+                limits, why = self._bounds(inputs)
         with self.phases.timed("check", "streams"):
             on_own = (own, own.finish()) if own else None
             other = host.stalled(base, card_stalls.AMBIENT)
         with self.phases.timed("check", "parity"):
-            parity, errors = self._parity(inputs, bounded, why)
+            parity, errors = self._parity(inputs, limits, why)
             self.made.append(parity)
         with self.phases.timed("check", "streams"):
             beside = other.finish() if other else None
@@ -198,6 +197,7 @@ class CardRun(CaseRun):
                 planning=planned - start,
                 executing=executed - planned,
             )
+        self.made.append(cached)
         every = [parity, *outcomes, cached]
         failed = self.doing.fault is not None
         if not failed and key is not None and all(o.status != FAILED for o in every):
@@ -205,21 +205,6 @@ class CardRun(CaseRun):
             if not missing:
                 self.bench.watched.setdefault(key, self.named.name)
         return self._outcome(every, errors, compiles=executed - start)
-
-    def _ask(self) -> None:
-        """Let another process compute the reference, and then that of the next case."""
-        beside, ahead = self.bench.beside, self.bench.ahead
-        if beside is None:
-            return
-        self.asked = beside.ask(self.scenario, self._arithmetic(self.scenario))
-        if ahead is not None:
-            following = self._seeded(ahead)
-            beside.ask(following, self._arithmetic(following))
-
-    def _bounds(self, inputs: CaseInputs) -> tuple[Bound | None, str]:
-        """Take what was computed beside the calls, or compute it here."""
-        answer = self.asked.answer() if self.asked else None
-        return answer or super()._bounds(inputs)
 
     def _options(self) -> Options:
         left = max(0.001, self.until - time.monotonic())

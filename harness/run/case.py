@@ -35,7 +35,6 @@ from sidestream.harness.finding import Finding, Incomplete, Verdict
 from sidestream.harness.run import script_keys, unjoined_call
 from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.case_calls import SIDE_STREAM, Calls, CaseCalls
-from sidestream.harness.run.limits import limits
 from sidestream.harness.run.package_warnings import collected
 from sidestream.harness.run.phases import Phases
 from sidestream.harness.run.plan_facts import host_facts
@@ -126,7 +125,7 @@ class CaseRun(CaseCalls):
         with self.phases.timed("build"):
             inputs = build(self.scenario)
         with self.phases.timed("reference"):
-            bounded, why = self._bounds(inputs)
+            limits, why = self._bounds(inputs)
         stream = SIDE_STREAM if self.scenario.stream == "side" else 0
         with VirtualCuda(device, AllocationTable(), stream=stream) as world:
             mark = start = device.compiles.mark()
@@ -157,7 +156,7 @@ class CaseRun(CaseCalls):
                 for one in outcomes
             ]
         with self.phases.timed("check", "parity"):
-            judged, errors = self._parity(inputs, bounded, why)
+            judged, errors = self._parity(inputs, limits, why)
         return self._outcome(
             [judged, *outcomes], errors, compiles=len(planned) + len(executed)
         )
@@ -227,15 +226,16 @@ class CaseRun(CaseCalls):
         )
         return cache.check(seen, variations, unequal=unequal, kernel=kernel)
 
-    def _arithmetic(self, scenario: Scenario) -> tolerance.Arithmetic:
-        """Return how the implementation rounds."""
-        driver, problem = self.bench.implementation(), problem_of(scenario)
-        if tells_arithmetic(driver):
-            return driver.arithmetic(problem, self.settings.arch)
-        return standard(problem)
-
     def _bounds(self, inputs: CaseInputs) -> tuple[tolerance.Bound | None, str]:
-        return limits(inputs, self._arithmetic(self.scenario))
+        driver, problem = self.bench.implementation(), problem_of(self.scenario)
+        if tells_arithmetic(driver):
+            model = driver.arithmetic(problem, self.settings.arch)
+        else:
+            model = standard(problem)
+        try:
+            return tolerance.bound(inputs.problem(), dtype=model), ""
+        except ValueError as error:
+            return None, str(error)
 
     def _execute(
         self, call: VirtualCall, prepared: Prepared, log: HostLog, stream: int
@@ -288,10 +288,10 @@ class CaseRun(CaseCalls):
             ]
 
     def _parity(
-        self, inputs: CaseInputs, bounded: tolerance.Bound | None, why: str
+        self, inputs: CaseInputs, limits: tolerance.Bound | None, why: str
     ) -> tuple[CheckOutcome, dict[str, Error]]:
         base = self.runs[0]
-        if bounded is None:
+        if limits is None:
             return not_run(parity.NAME, why), {}
         if not base.finished:
             return not_run(parity.NAME, "the call was not finished"), {}
@@ -299,7 +299,7 @@ class CaseRun(CaseCalls):
         if inputs.scale_out is not None:
             out = out / float(inputs.scale_out[0])
         outcome, far = parity.check(
-            bounded,
+            limits,
             parity.Result(
                 out=out,
                 lse=base.lse,

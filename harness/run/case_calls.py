@@ -58,7 +58,7 @@ class CaseCalls:
     def __init__(self, bench: Bench, scenario: Scenario, phases: Phases) -> None:
         self.bench, self.phases = bench, phases
         self.settings = bench.settings
-        self.scenario = self._seeded(scenario)
+        self.scenario = replace(scenario, seed=scenario.seed + self.settings.seed)
         self.named = scenario
         self.rows = rows_of(scenario.lengths_q, scenario.capacity_q)
         self.until = time.monotonic() + self.settings.deadline
@@ -71,10 +71,6 @@ class CaseCalls:
         """A plain call, and a replay that must equal it."""
         self.capturing: tuple[CompileRecord, ...] = ()
         """What was compiled in a capture, for a plan of its own."""
-
-    def _seeded(self, scenario: Scenario) -> Scenario:
-        """Return a scenario with the data of this run's seed."""
-        return replace(scenario, seed=scenario.seed + self.settings.seed)
 
     def _options(self) -> Options:
         """Return how to execute a launch in the time that is left."""

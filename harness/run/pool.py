@@ -22,7 +22,6 @@ from sidestream.harness.run.card_fault import death
 from sidestream.harness.run.case import CaseOutcome, run_case, unjudged
 from sidestream.harness.run.gpus import take
 from sidestream.harness.run.problem import compile_group
-from sidestream.harness.run.reference_beside import Beside, cores_for
 from sidestream.harness.run.settings import Settings
 from sidestream.harness.run.watchdog import hang
 from sidestream.reports.model import Check
@@ -99,7 +98,7 @@ class Pool:
         ours, theirs = context.Pipe()
         process = context.Process(
             target=_work,
-            args=(theirs, self.settings, self.origin, number, self.jobs),
+            args=(theirs, self.settings, self.origin, number),
             daemon=True,
         )
         process.start()
@@ -126,7 +125,7 @@ class Pool:
         if self.on_start:
             self.on_start(index)
         with contextlib.suppress(OSError):  # a dead worker is seen when collecting
-            worker.pipe.send((cases[index], cases[indices[0]] if indices else None))
+            worker.pipe.send(cases[index])
 
     def _collect(self, cases: Sequence[Scenario]) -> Iterator[tuple[int, CaseOutcome]]:
         busy = {w.pipe: w for w in self._workers if w.index is not None}
@@ -137,15 +136,16 @@ class Pool:
                 continue
             limit = self.settings.deadline + _GRACE
             if pipe in ready:
+                outcome: CaseOutcome
                 try:
-                    outcome: CaseOutcome
                     outcome, dead = pipe.recv()
-                    if dead:
-                        self._renew(worker)
                 except (EOFError, OSError):
                     worker.process.join(5)
                     reason = f"the process died (exit {worker.process.exitcode})"
                     outcome = self._replace(worker, cases[index], reason)
+                else:
+                    if dead:
+                        self._renew(worker)
             elif time.monotonic() - worker.since > limit:
                 reason = f"no answer {_GRACE:.0f} s after the deadline"
                 outcome = self._replace(worker, cases[index], reason)
@@ -199,23 +199,18 @@ class Pool:
         self._workers.clear()
 
 
-def _work(
-    pipe: Connection, settings: Settings, origin: float, number: int, jobs: int
-) -> None:
+def _work(pipe: Connection, settings: Settings, origin: float, number: int) -> None:
     """Serve cases until the pipe closes; Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    on_card = settings.device == "cuda"
-    if on_card:
+    if settings.device == "cuda":
         take(number)
     bench = Bench(
         settings=settings,
         origin=origin,
         track=f"worker {number}",
         keys=kept_keys(),
-        beside=Beside() if on_card and cores_for(jobs) else None,
     )
     with contextlib.suppress(EOFError, OSError):
         while True:
-            scenario, bench.ahead = pipe.recv()
-            outcome = run_case(bench, scenario)
+            outcome = run_case(bench, pipe.recv())
             pipe.send((outcome, bool(death())))

@@ -52,7 +52,7 @@ def standing_in(patch, kind):
     yield
 
 
-def serve(pipe, settings, origin, number, jobs):
+def serve(pipe, settings, origin, number):
     """Serve as a worker of the pool whose context dies in the case named `stray`."""
     kind, made = dying(), None
 
@@ -67,4 +67,4 @@ def serve(pipe, settings, origin, number, jobs):
 
     with standing_in(setattr, kind):
         pool.run_case = judged
-        pool._work(pipe, settings, origin, number, jobs)
+        pool._work(pipe, settings, origin, number)

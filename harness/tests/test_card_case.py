@@ -13,9 +13,8 @@ from sidestream.harness.run import card_case, card_series, card_stalls, card_wor
 from sidestream.harness.run.bench import Bench
 from sidestream.harness.run.card_call import CardCall
 from sidestream.harness.run.card_world import GUARD
-from sidestream.harness.run.case import CaseRun, run_case
+from sidestream.harness.run.case import run_case
 from sidestream.harness.run.phases import Phases
-from sidestream.harness.run.reference_beside import Beside
 from sidestream.harness.run.settings import Settings
 from sidestream.scenarios import catalogue
 from sidestream.scenarios.case import build
@@ -372,40 +371,3 @@ def test_our_kernel_is_clean_on_the_card():
     for scenario in catalogue.with_tags("smoke"):
         found = run_case(bench, scenario)
         assert found.case.verdict is Verdict.CLEAN, (scenario.name, found.case.checks)
-
-
-@pytest.mark.parametrize("ends", [False, True])
-def test_the_reference_comes_from_another_process_or_from_here(monkeypatch, ends):
-    """A process that died costs time and no check."""
-    monkeypatch.setattr(card_case, "current_world", lambda **_: host_world())
-    monkeypatch.setattr(card_case, "CardLog", NoLog)
-    here = []
-    bounded = CaseRun._bounds
-
-    def told_of(self, inputs):
-        here.append(self.scenario.name)
-        return bounded(self, inputs)
-
-    monkeypatch.setattr(CaseRun, "_bounds", told_of)
-    scenario, beside = catalogue.by_name("two-short"), Beside()
-    if ends:
-        beside.close()
-    bench = Bench(settings=SETTINGS, driver=Made(scenario), beside=beside)
-    case = run_case(bench, scenario).case
-    beside.close()
-    assert case.checks["parity"].status == "passed"
-    assert bool(here) is ends
-
-
-def test_a_wrong_result_is_seen_with_the_reference_of_another_process(monkeypatch):
-    monkeypatch.setattr(card_case, "current_world", lambda **_: host_world())
-    monkeypatch.setattr(card_case, "CardLog", NoLog)
-    scenario, beside = catalogue.by_name("two-short"), Beside()
-    other = dataclasses.replace(scenario, seed=scenario.seed + 1)
-    monkeypatch.setattr(
-        beside, "ask", lambda _, model: Beside.ask(beside, other, model)
-    )
-    bench = Bench(settings=SETTINGS, driver=Made(scenario), beside=beside)
-    case = run_case(bench, scenario).case
-    beside.close()
-    assert case.checks["parity"].status == "failed"
