@@ -98,7 +98,12 @@ def first_reads(
         cleared: Indices of the instructions that wait for every load.
     """
     instructions = function.instructions
-    moves = {i.index: tuple(_moves(i)) for i in instructions if i.op in MOVES}
+    moves = {
+        i.index: tuple(_moves(i))
+        for i in instructions
+        if i.op in MOVES
+        and "type" in i.mods  # or it was not understood, and is refused
+    }
     onward: dict[Part, list[Part]] = {}
     for pairs in moves.values():
         for source, destination in pairs:
