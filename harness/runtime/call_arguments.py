@@ -7,19 +7,28 @@ was given needs what that call needed.
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
 
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
 from sidestream.harness.runtime.program_calls import own_call
 
 Extents = tuple[Any, ...]
 """What a call was given: numbers and texts as they are, shapes of arrays, records and
-containers by what they hold, all else by its type. Compared, never looked into."""
+containers by what they hold, all else by its type. Integers in an array may be lengths,
+so such an array equals itself alone, as long as nothing is written to it. Compared,
+never looked into."""
 
 _DEEPEST = 4
+_numbers = itertools.count()
+_known: Any = WeakIdKeyDictionary()
+"""A number for each tensor of integers that was seen and still exists."""
 _SHOWS_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir"})
 
 
@@ -39,7 +48,7 @@ def given() -> Extents:
 
 
 def _arguments(frame: FrameType) -> list[Any]:
-    """Return what a function was called with, without its first argument if a method.
+    """Return what a function's parameters hold, without the first one if a method.
 
     A frame's locals are a copy that it keeps: it is emptied again, since it would hold
     tensors, unless the function may be using it.
@@ -68,7 +77,7 @@ def _extent(value: Any, depth: int) -> Any:
     kind = type(value).__qualname__
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
-        return kind, *shape
+        return kind, *shape, *_lengths(value)
     if depth == _DEEPEST:
         return kind
     if isinstance(value, list | tuple):
@@ -80,3 +89,16 @@ def _extent(value: Any, depth: int) -> Any:
         fields = getattr(value, "__dict__", {}).values()
         return kind, *(_extent(field, depth + 1) for field in fields)
     return kind
+
+
+def _lengths(array: Any) -> tuple[int, ...]:
+    """Tell an array of integers from all others, and from itself before a write."""
+    if isinstance(array, torch.Tensor):
+        if array.is_floating_point() or array.is_complex():
+            return ()
+        if array not in _known:
+            _known[array] = next(_numbers)
+        return _known[array], array._version
+    # What writes to other arrays leaves no trace.
+    integers = getattr(getattr(array, "dtype", None), "kind", "") in "iu"
+    return (next(_numbers),) if integers else ()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
 
 from sidestream.harness.runtime.call_arguments import given
 from sidestream.harness.runtime.program_calls import ProgramCalls
@@ -67,6 +68,17 @@ def test_only_extents_of_arrays_count_and_nothing_of_other_objects(program):
     call = Package().method
     assert program(call, np.zeros(3)) == program(call, np.ones(3))
     assert program(call, Package()) == program(call, Package())
+
+
+def test_integers_of_an_array_may_be_lengths(program):
+    call, lengths = Package().method, torch.tensor([3, 5])
+    before = program(call, lengths)
+    assert program(call, lengths) == before
+    assert program(call, lengths.clone()) != before
+    lengths[0] = 4
+    assert program(call, lengths) != before
+    counts = np.array([3, 5])
+    assert program(call, counts) != program(call, counts)
 
 
 def test_a_function_that_shows_its_locals_keeps_them(program):
