@@ -59,7 +59,7 @@ def _answers(calls: Calls) -> Iterator[tuple[object, str, Answer]]:
     if contexts is None:
         return
     for name, call in device_calls(contexts).items():
-        yield runtime, name, _answer(runtime.cudaError_t, call, _nothing_to_do)
+        yield runtime, name, _answer(runtime.cudaError_t, call, _nothing_to_do, keep)
     for name, call in context_calls(contexts, driver).items():
         yield driver, name, _answer(driver.CUresult, call, _nothing_to_do)
 
