@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sidestream.harness.errors import UnsupportedError
 from sidestream.harness.runtime import Graph, GraphExec, Stream
 from sidestream.harness.vtorch.world import World
 
@@ -103,7 +102,7 @@ class CUDAGraph:
         Raises:
             UnsupportedError: always.
         """
-        raise UnsupportedError("CUDAGraph.debug_dump has no model")
+        self.world.runtime.not_modelled("CUDAGraph.debug_dump")
 
     def raw_cuda_graph(self) -> int:
         """Refuse.
@@ -111,7 +110,7 @@ class CUDAGraph:
         Raises:
             UnsupportedError: always.
         """
-        raise UnsupportedError("CUDAGraph.raw_cuda_graph has no model")
+        self.world.runtime.not_modelled("CUDAGraph.raw_cuda_graph")
 
     def __del__(self) -> None:
         if getattr(self, "_graph", None) is not None:

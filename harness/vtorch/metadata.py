@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import torch
 
-from sidestream.harness.errors import UnsupportedError
 from sidestream.harness.vtorch.operator_schema import replaced
 
 
@@ -23,9 +22,14 @@ class Meta:
 
 
 class Metadata:
-    """Results of operators by the metadata of their arguments; remembers them."""
+    """Results of operators by the metadata of their arguments; remembers them.
 
-    def __init__(self) -> None:
+    Args:
+        refuse: Raises `UnsupportedError` for what it is told by name.
+    """
+
+    def __init__(self, refuse: Callable[[str], NoReturn]) -> None:
+        self._refuse = refuse
         self._known: dict[Any, Any] = {}
 
     def of(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -44,27 +48,33 @@ class Metadata:
             key = (func, _key(args), _key(tuple(kwargs.items())))
             known = self._known.get(key)
         except TypeError:  # an argument that cannot be a key
-            return _find(func, args, kwargs)
+            return self._find(func, args, kwargs)
         if known is None:
-            known = self._known[key] = (_find(func, args, kwargs),)
+            known = self._known[key] = (self._find(func, args, kwargs),)
         return known[0]
 
-
-def _find(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    given = {k: None if k == "generator" else v for k, v in kwargs.items()}
-    kept = torch.get_rng_state()
-    try:
-        made = _run(func, args, given, _zeros, "cpu")
-    except (RuntimeError, IndexError, ValueError):
+    def _find(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        given = {k: None if k == "generator" else v for k, v in kwargs.items()}
+        kept = torch.get_rng_state()
         try:
-            made = _run(func, args, given, _on_meta, "meta")
-        except NotImplementedError as error:
-            raise UnsupportedError(
-                f"{func} has no kernel that the virtual GPU could run"
-            ) from error
-    finally:
-        torch.set_rng_state(kept)
-    return _metas(made)
+            made = _run(func, args, given, _zeros, "cpu")
+        except (RuntimeError, IndexError, ValueError):
+            try:
+                made = _run(func, args, given, _on_meta, "meta")
+            except NotImplementedError:
+                self._refuse(str(func))
+        finally:
+            torch.set_rng_state(kept)
+        return self._metas(made)
+
+    def _metas(self, made: Any) -> Any:
+        if isinstance(made, torch.Tensor):
+            if made.layout != torch.strided:
+                self._refuse(f"a tensor of layout {made.layout}")
+            return Meta(made)
+        if isinstance(made, (list, tuple)):
+            return [self._metas(item) for item in made]
+        return made
 
 
 def _run(
@@ -74,16 +84,6 @@ def _run(
         kwargs["device"] = torch.device(device)
     named = {name: replaced(value, change) for name, value in kwargs.items()}
     return func(*replaced(args, change), **named)
-
-
-def _metas(made: Any) -> Any:
-    if isinstance(made, torch.Tensor):
-        if made.layout != torch.strided:
-            raise UnsupportedError(f"{made.layout} tensors have no model on the GPU")
-        return Meta(made)
-    if isinstance(made, (list, tuple)):
-        return [_metas(item) for item in made]
-    return made
 
 
 def _on_meta(tensor: torch.Tensor) -> torch.Tensor:

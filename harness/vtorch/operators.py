@@ -52,7 +52,7 @@ class Operators:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        metadata = Metadata()
+        metadata = Metadata(world.runtime.not_modelled)
         self._transfers = Transfers(world)
         self._enqueued = Enqueued(world, metadata)
         moves = Moves(world, self._enqueued, metadata, self._transfers)

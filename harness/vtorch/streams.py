@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from sidestream.harness.errors import UnsupportedError
 from sidestream.harness.runtime import Event as RuntimeEvent
 from sidestream.harness.runtime import Stream as RuntimeStream
 from sidestream.harness.vtorch.world import World
@@ -184,9 +183,9 @@ class Event:
         external: bool = False,  # noqa: FBT001, FBT002 -- as above
     ) -> None:
         if interprocess:
-            raise UnsupportedError("events for other processes have no model")
+            self.world.runtime.not_modelled("an event for other processes")
         if external:
-            raise UnsupportedError("external events of graphs have no model")
+            self.world.runtime.not_modelled("an external event of graphs")
         self.event: RuntimeEvent = self.world.runtime.create_event(timing=enable_timing)
         self._made = False
         """Whether it has a device: that of the stream it is recorded on first."""
@@ -248,7 +247,7 @@ class Event:
         Raises:
             UnsupportedError: always.
         """
-        raise UnsupportedError("events for other processes have no model")
+        self.world.runtime.not_modelled("an event for other processes")
 
     def __repr__(self) -> str:
         return f"<torch.cuda.Event {self.event.id:#x}>"

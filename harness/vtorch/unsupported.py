@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
-from sidestream.harness.errors import UnsupportedError
 from sidestream.harness.vtorch.attributes import Change
 from sidestream.harness.vtorch.world import World
+
+Refuse = Callable[[str], NoReturn]
+"""`Runtime.not_modelled`."""
 
 _MEMORY = (
     *("use_mem_pool", "MemPool", "memory_snapshot", "memory_summary"),
@@ -26,42 +28,42 @@ _SENSORS = ("temperature", "power_draw", "clock_rate", "utilization", "memory_us
 
 
 def changes(world: World) -> Iterator[Change]:
-    """Yield what is replaced by a refusal."""
-    cuda = torch.cuda
+    """Yield what is replaced by a refusal, which leaves the run incomplete."""
+    cuda, refuse = torch.cuda, world.runtime.not_modelled
     for name in ("cudart", "current_blas_handle", *_MEMORY, *_SENSORS):
-        yield cuda, name, _refusal(f"torch.cuda.{name}")
+        yield cuda, name, _refusal(refuse, f"torch.cuda.{name}")
     for name in _MEMORY:
-        yield cuda.memory, name, _refusal(f"torch.cuda.{name}")
+        yield cuda.memory, name, _refusal(refuse, f"torch.cuda.{name}")
     for name in _MEMORY_INSIDE:
-        yield cuda.memory, name, _refusal(f"torch.cuda.memory.{name}")
+        yield cuda.memory, name, _refusal(refuse, f"torch.cuda.memory.{name}")
     for name in _LINK:
-        yield torch.nn.parallel.comm, name, _refusal(f"torch.cuda.comm.{name}")
+        yield torch.nn.parallel.comm, name, _refusal(refuse, f"torch.cuda.comm.{name}")
     for name in ("_create_jit_fn", "_create_multi_output_jit_fn"):
-        yield cuda.jiterator, name, _refusal("torch.cuda.jiterator")
-    yield from _all_of(cuda.tunable, "torch.cuda.tunable")
+        yield cuda.jiterator, name, _refusal(refuse, "torch.cuda.jiterator")
+    yield from _all_of(refuse, cuda.tunable, "torch.cuda.tunable")
     yield torch.UntypedStorage, "_share_cuda_", _between_processes(world)
     autocast: Any = torch.amp.autocast_mode.autocast
     enter = autocast.__enter__
 
     def cast(mode: Any) -> Any:
         if mode.device == "cuda" and mode._enabled:
-            raise UnsupportedError("torch.autocast('cuda') has no model")
+            refuse("torch.autocast('cuda')")
         return enter(mode)
 
     yield autocast, "__enter__", cast
-    yield torch, "compile", _compile(torch.compile)
+    yield torch, "compile", _compile(refuse, torch.compile)
 
 
-def _refusal(name: str) -> Callable[..., object]:
-    def refuse(*args: object, **kwargs: object) -> object:
-        raise UnsupportedError(f"{name} has no model on the virtual GPU")
+def _refusal(refuse: Refuse, name: str) -> Callable[..., object]:
+    def refused(*args: object, **kwargs: object) -> object:
+        refuse(name)
 
-    return refuse
+    return refused
 
 
-def _all_of(module: ModuleType, name: str) -> Iterator[Change]:
+def _all_of(refuse: Refuse, module: ModuleType, name: str) -> Iterator[Change]:
     for member in module.__all__:
-        yield module, member, _refusal(f"{name}.{member}")
+        yield module, member, _refusal(refuse, f"{name}.{member}")
 
 
 def _between_processes(world: World) -> Callable[..., object]:
@@ -69,24 +71,19 @@ def _between_processes(world: World) -> Callable[..., object]:
 
     def shared(storage: torch.UntypedStorage, *args: object) -> object:
         if world.storages.holds_storage(storage):
-            raise UnsupportedError(
-                "memory of the device for other processes has no model"
-            )
+            world.runtime.not_modelled("memory of the device for other processes")
         return share(storage, *args)
 
     return shared
 
 
-def _compile(compile_: Callable[..., Any]) -> Callable[..., Any]:
+def _compile(refuse: Refuse, compile_: Callable[..., Any]) -> Callable[..., Any]:
     """Refuse `torch.compile` unless it is switched off: it would look into this."""
 
     def compile_or_refuse(model: Any = None, **options: Any) -> Any:
         names = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
         if options.get("disable") or any(os.environ.get(n) == "1" for n in names):
             return compile_(model, **options)
-        raise UnsupportedError(
-            "torch.compile has no model on the virtual GPU; TORCH_COMPILE_DISABLE=1 "
-            "runs the program without it"
-        )
+        refuse("torch.compile (TORCH_COMPILE_DISABLE=1 runs the program without it)")
 
     return compile_or_refuse
