@@ -47,7 +47,6 @@ class LaunchFacts(Protocol):
 
 @cute.jit
 def source_of(
-    config: cutlass.Constexpr[LaunchFacts],
     boxes: cutlass.Constexpr[Boxes],
     layout: cute.ComposedLayout,
     packed: Packed,
@@ -112,9 +111,9 @@ def sidestream_attention(
         tile_layout(config, boxes.v.rows, boxes.v.extents),
     )
     sources = Each(
-        source_of(config, boxes.q, layouts.q, inputs.q, tokens_q, dim, problem.heads_q),
-        source_of(config, boxes.k, layouts.k, inputs.k, tokens_kv, dim, heads_kv),
-        source_of(config, boxes.v, layouts.v, inputs.v, tokens_kv, dim_v, heads_kv),
+        source_of(boxes.q, layouts.q, inputs.q, tokens_q, dim, problem.heads_q),
+        source_of(boxes.k, layouts.k, inputs.k, tokens_kv, dim, heads_kv),
+        source_of(boxes.v, layouts.v, inputs.v, tokens_kv, dim_v, heads_kv),
     )
     forward(config, layouts, sources, problem).launch(
         grid=(ctas, 1, 1),
