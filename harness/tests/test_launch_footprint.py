@@ -63,6 +63,13 @@ def test_atomics_read_and_write():
     assert reads == writes == ((OUT, OUT + 4),)
 
 
+@pytest.mark.parametrize("compared", [0, 1])
+def test_a_swap_that_fails_this_time_may_write_another_time(compared):
+    body = f"atom.global.cas.b32 %r5, [%rd1], {compared}, 7;"
+    reads, writes = footprint(body)
+    assert reads == writes == ((OUT, OUT + 4),)
+
+
 def test_vectors_and_accesses_that_cross_lines():
     reads, writes = footprint(
         """mul.wide.u32 %rd4, %r0, 16; add.s64 %rd5, %rd0, %rd4;

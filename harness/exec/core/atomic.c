@@ -88,9 +88,7 @@ static const void *source(const Warp *w, const Insn *i, s32 k) {
   return row(w, w->m->ext[i->ext + k]);
 }
 
-/* Where a lane compares and swaps, or NULL behind a fault. One that finds another value is
- * a read (PTX ISA, Memory Consistency Model: Operation types, "if they result in a write").
- */
+/* Where a lane compares and swaps, or NULL behind a fault. */
 static u8 *compared(Warp *w, const Insn *i, u32 lane, u32 space, const u64 *addr, u32 size,
                     const void *expected) {
   const u32 *low = expected;
@@ -99,7 +97,7 @@ static u8 *compared(Warp *w, const Insn *i, u32 lane, u32 space, const u64 *addr
   u8 *p = resolve(w, i, lane, space, addr[lane], size, size, ACCESS_ATOMIC);
   if (p)
     OBSERVE(w->m, lanes, w, i, 1u << lane, space, addr, size,
-            memcmp(p, value, size) ? ACCESS_READ : ACCESS_ATOMIC);
+            memcmp(p, value, size) ? ACCESS_TRIED : ACCESS_ATOMIC);
   return p;
 }
 

@@ -388,7 +388,8 @@ void fault_at(Machine *m, const Insn *i, const Cta *c, u32 warp, u32 lane, u32 k
 
 /* --- gmem.c ------------------------------------------------------------------- */
 /* ACCESS_MAP: for an observer, a copy's unit reads its tensor map. */
-enum Access { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_ATOMIC = 3, ACCESS_MAP = 5 };
+/* ACCESS_TRIED: an atomic that found another value than it compares, this time. */
+enum Access { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_ATOMIC = 3, ACCESS_MAP = 5, ACCESS_TRIED = 11 };
 /* Host pointer for [va, va + size) or NULL after recording the fault. Checks bounds,
  * liveness, permission and, for reads, initialisation; a write marks initialised.
  * `align` of 0 skips the alignment check. */

@@ -124,7 +124,9 @@ static void lanes(void *state, const Warp *w, const Insn *i, u32 m, u32 space,
                   const u64 *addr, u32 size, u32 access) {
   Watch *h = state;
   Note n = note_of(h, w, i);
-  if (access == ACCESS_ATOMIC && !n.sem) n.sem = SEM_RELAXED;
+  if ((access == ACCESS_ATOMIC || access == ACCESS_TRIED) && !n.sem) n.sem = SEM_RELAXED;
+  /* PTX ISA, Memory Consistency Model: Operation types: a write "if they result in" one */
+  if (access == ACCESS_TRIED) access = ACCESS_READ;
   if (space == SPACE_LOCAL || space == SPACE_PARAM) return;
   if (h->detector->keep_digest)
     detector_digest(h->detector, w->cta->slot, w->id, (u32)__builtin_ctz(m));
