@@ -144,6 +144,14 @@ TWINS = (
         "ld",
         found=gmem("st.relaxed.gpu.global.b32", "ld.global.b32", "B7"),
     ),
+    _grids(
+        "strong_accesses_of_the_same_bytes",
+        lead(_GO + "st.relaxed.gpu.global.b32 [%g], 1;\n"),
+        lead("ld.relaxed.gpu.global.<op>, [%g];\n"),
+        "b32 %r1",
+        "b64 %rd1",
+        found=gmem("st.relaxed.gpu.global.b32", "ld.relaxed.gpu.global.b64", "B7"),
+    ),
     GridTwin(
         name="map_made_by_the_launch_before",
         rule="B8",

@@ -77,7 +77,9 @@ static void add(Detector *d, u64 cell, u32 kind, const Entry *e, u32 bytes) {
   u32 *first = bucket_of(g, cell);
   for (u32 k = *first; k; k = g->early[k - 1].next) {
     Early *old = &g->early[k - 1];
-    if (old->cell == cell && old->kind == kind && old->entry.pc == e->pc &&
+    /* which bytes a strong access is of matters */
+    int whole = entry_flags(e) & ENTRY_STRONG && old->entry.bytes != (bytes & ALL_BYTES);
+    if (old->cell == cell && old->kind == kind && old->entry.pc == e->pc && !whole &&
         entry_flags(&old->entry) == entry_flags(e)) {
       old->entry.bytes |= bytes & ALL_BYTES;
       return;
@@ -146,13 +148,11 @@ static void tell(RaceTable *t, const Entry *e, const Entry *now, u32 verdict, u6
 /* Judge one access of the first launch against an early one of the second. */
 static u32 judge(const Detector *p, const Entry *e, const Early *early, u32 overlap) {
   const Entry *now = &early->entry;
-  u32 both = entry_flags(e) & entry_flags(now);
   if (!(e->bytes & now->bytes)) return APART;
   if (early->kind == EARLY_MAP) return entry_flags(e) & ENTRY_WRITE ? MAP_UNACQUIRED : APART;
   if (!overlap || !((entry_flags(e) | entry_flags(now)) & ENTRY_WRITE)) return APART;
   u32 scope = e->scope < now->scope ? e->scope : now->scope;
-  int strong = both & ENTRY_STRONG && !entry_reads_map(e) && !entry_reads_map(now);
-  if (strong && scope >= SCOPE_GPU) return APART;
+  if (scope >= SCOPE_GPU && shadow_both_strong(e, now, now->bytes)) return APART;
   return released(p, e) ? APART : UNORDERED;
 }
 

@@ -14,8 +14,8 @@ static inline int same_agent(const Entry *e, const Entry *now) {
   return (both & ENTRY_ENGINE) && e->clock == now->clock;
 }
 
-/* Both strong, through one proxy, and reductions by operations of elements alike. */
-static int both_strong(const Entry *e, const Entry *now) {
+int shadow_both_strong(const Entry *e, const Entry *now, u32 bytes) {
+  if (e->bytes != bytes && !e->cut) return 0;
   u32 one = entry_flags(e), two = entry_flags(now);
   if (!(one & two & ENTRY_STRONG) || (one ^ two) & ENTRY_ASYNC) return 0;
   if (entry_reads_map(e) || entry_reads_map(now)) return 0;
@@ -119,7 +119,7 @@ static u32 judge(Detector *d, const Accessor *a, const Entry *e, u32 bytes, int 
     /* a write stands for the write that it repeats */
     return entry_flags(e) & entry_flags(&a->entry) & ENTRY_WRITE ? APART : UNORDERED;
   }
-  if ((e->bytes != bytes && !e->cut) || !both_strong(e, &a->entry)) return verdict;
+  if (!shadow_both_strong(e, &a->entry, bytes)) return verdict;
   if (in_scope(d, e, &a->entry)) *conflict = 0;
   return *conflict && verdict == UNORDERED ? UNSCOPED : verdict;
 }

@@ -44,6 +44,11 @@ static inline void entry_set_flags(Entry *e, u32 flags) {
   e->flags_high = flags >> 2 & 3u;
 }
 
+/* Whether an entry and an access of some bytes of its cell are both strong: of the same
+ * bytes, through one proxy, and reductions by operations of elements alike (PTX ISA,
+ * Memory Consistency Model: Morally strong operations). */
+int shadow_both_strong(const Entry *e, const Entry *now, u32 bytes);
+
 static inline int entry_reads_map(const Entry *e) { return entry_flags(e) == ENTRY_MAP; }
 
 /* Stands for the end of the kernel, where no instruction is. */
