@@ -133,7 +133,7 @@ static int alike(const Stores *s, u32 one, u32 two) {
 
 /* Whether one of `before` has stored the same at the same place. */
 static u32 stored_before(Stores *s, u32 before, u32 lane) {
-  u64 place = 1ull << (s->at[lane] / s->size % 64);
+  u64 place = 1ull << (s->at[lane] / s->size * 0x9e3779b97f4a7c15ull >> 58);
   if (!(s->places & place)) before = 0;
   s->places |= place;
   for (; before; before &= before - 1)

@@ -9,7 +9,7 @@
 
 #include "agents.h"
 
-static void raise(u32 *known, u32 clock) {
+static void raise_to(u32 *known, u32 clock) {
   if (clock > *known) *known = clock;
 }
 
@@ -18,8 +18,8 @@ void part_learn(WarpAgent *w, u32 lanes, const Knowledge *news) {
   u32 all = own[0], one = own[news->n], lane = own[2 * news->n];
   for (u32 left = lanes; left; left &= left - 1) {
     u32 *known = w->known_lanes[__builtin_ctz(left)];
-    for (u32 k = 0; k < LANES; k++) raise(&known[k], all);
-    if (lane < LANES) raise(&known[lane], one);
+    for (u32 k = 0; k < LANES; k++) raise_to(&known[k], all);
+    if (lane < LANES) raise_to(&known[lane], one);
   }
 }
 
@@ -42,7 +42,7 @@ void part_sync(WarpAgent *w, u32 lanes) {
   u32 known[LANES] = {0};
   for (u32 left = lanes; left; left &= left - 1) {
     u32 l = (u32)__builtin_ctz(left);
-    for (u32 k = 0; k < LANES; k++) raise(&known[k], w->known_lanes[l][k]);
+    for (u32 k = 0; k < LANES; k++) raise_to(&known[k], w->known_lanes[l][k]);
     known[l] = w->clock;
   }
   for (u32 left = lanes; left; left &= left - 1)
@@ -51,9 +51,11 @@ void part_sync(WarpAgent *w, u32 lanes) {
 
 int part_knows(const WarpAgent *w, u32 lanes, u32 clock, u32 lane) {
   for (u32 left = w->parted ? lanes : 0; left; left &= left - 1) {
-    const u32 *known = w->known_lanes[__builtin_ctz(left)];
+    u32 own = (u32)__builtin_ctz(left);
+    if (own == lane) continue; /* it need not be told what it did itself */
+    const u32 *known = w->known_lanes[own];
     u32 most = lane < LANES ? known[lane] : 0;
-    for (u32 k = 0; lane >= LANES && k < LANES; k++) raise(&most, known[k]);
+    for (u32 k = 0; lane >= LANES && k < LANES; k++) raise_to(&most, known[k]);
     if (most < clock) return 0;
   }
   return 1;
