@@ -47,7 +47,7 @@ _ONE_LANE = (
 )
 _ONE_WRITER = (
     "one lane that writes, as a predicate or elect.sync chooses it; or an atomic "
-    "operation by each"
+    "operation by each; between two turns of a loop, bar.warp.sync"
 )
 _BARRIER = "a barrier, or a release and an acquire, between the two"
 _MISSING = {

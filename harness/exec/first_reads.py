@@ -24,8 +24,8 @@ Part = tuple[int, int]
 class FirstReads:
     """What the loads of a function gave: a bit for each part that may hold it.
 
-    A load that is issued again keeps the bits of its earlier issue: the copies that a
-    loop made of that are read later, and then tell of both.
+    Copies that outlive the next issue of their load are not told from copies of that:
+    a move of such a load counts as a read (`outlived`).
     """
 
     of_load: dict[int, int]
@@ -87,8 +87,27 @@ def _moves(ins: ir.Instruction) -> Iterator[tuple[Part, Part]]:
                 yield of_element, of_whole
 
 
+def outlived(first: FirstReads, unread: Collection[int]) -> frozenset[int]:
+    """Return the loads that are issued again while a copy of their registers is unread.
+
+    Args:
+        first: Of the function.
+        unread: Per instruction, what may hold a result that nothing read, in front.
+    """
+    before = list(unread)
+    return frozenset(
+        load
+        for load, of in first.of_load.items()
+        if before[load] & of & ~first.given.get(load, 0)
+    )
+
+
 def first_reads(
-    function: ir.Function, loads: Collection[int], cleared: Collection[int]
+    function: ir.Function,
+    loads: Collection[int],
+    cleared: Collection[int],
+    *,
+    moves_read: Collection[int] = (),
 ) -> FirstReads:
     """Find what each instruction does to the registers that loads give.
 
@@ -96,6 +115,7 @@ def first_reads(
         function: The decoded kernel.
         loads: Indices of its `tcgen05.ld`.
         cleared: Indices of the instructions that wait for every load.
+        moves_read: Loads of which a move counts as a read.
     """
     instructions = function.instructions
     moves = {
@@ -129,7 +149,8 @@ def first_reads(
             if part in own:
                 given[index] = given.get(index, 0) | bit
             bit <<= 1
-            todo += onward.get(part, ())
+            if index not in moves_read:
+                todo += onward.get(part, ())
 
     def union(registers: Iterator[ir.Register]) -> int:
         found = 0
@@ -139,13 +160,19 @@ def first_reads(
                     found |= bit
         return found
 
-    unread_by = {*loads, *moves}
+    by_moves = 0
+    for index in moves_read:
+        by_moves |= of_load.get(index, 0)
+
+    def reads_by(ins: ir.Instruction) -> int:
+        if ins.index in of_load:
+            return 0
+        return union(reads(ins)) & (by_moves if ins.index in moves else ~0)
+
     return FirstReads(
         of_load=of_load,
         given=given,
-        read=tuple(
-            0 if i.index in unread_by else union(reads(i)) for i in instructions
-        ),
+        read=tuple(map(reads_by, instructions)),
         moved={
             index: found
             for index, pairs in moves.items()
@@ -167,4 +194,5 @@ def _handed(
     """Bits of the source and of the destination, for each load that may be moved."""
     for source, destination in pairs:
         for load, bit in holds.get(source, {}).items():
-            yield bit, holds[destination][load]
+            if load in holds.get(destination, {}):
+                yield bit, holds[destination][load]

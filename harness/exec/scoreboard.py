@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from sidestream.harness.exec.first_reads import first_reads
+from sidestream.harness.exec.first_reads import first_reads, outlived
 from sidestream.harness.exec.lower.builder import Ref, Row
 from sidestream.harness.exec.registers import blocks_of, successors
 from sidestream.harness.ptx import ir
@@ -149,6 +149,9 @@ def guard_loads(
     pending = _before(function, loads.after)
     first = first_reads(function, loads.numbers, loads.cleared)
     unread = _before(function, first.after)
+    if again := outlived(first, unread):
+        first = first_reads(function, loads.numbers, loads.cleared, moves_read=again)
+        unread = _before(function, first.after)
     for index in range(len(function.instructions)):
         begins.append(len(out))
         if index not in loads.cleared:

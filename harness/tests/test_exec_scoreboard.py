@@ -526,7 +526,8 @@ def test_a_pack_of_two_loads_is_read_for_both():
     assert first_reads_behind(*text, "add.u32 %r8, %r7, 1;") == {5: {2}}
 
 
-def test_a_copy_of_the_turn_before_is_read_in_a_loop():
+def test_a_move_is_a_read_where_its_copy_outlives_the_next_issue_of_the_load():
+    """A use of the copy would tell of the later load, whose registers nobody read."""
     text = lines(
         DECLARE,
         "L:",
@@ -536,7 +537,20 @@ def test_a_copy_of_the_turn_before_is_read_in_a_loop():
         "setp.lt.u32 %p, %r5, 4;",
         "@%p bra L;",
     )
-    assert reads_of(text) == {3: {2}}
+    assert reads_of(text) == {4: {2}}
+
+
+def test_a_move_is_none_where_its_copy_is_read_within_the_turn():
+    text = lines(
+        DECLARE,
+        "L:",
+        LD0,
+        "mov.b32 %r6, %r1;",
+        "add.u32 %r5, %r6, 1;",
+        "setp.lt.u32 %p, %r5, 4;",
+        "@%p bra L;",
+    )
+    assert reads_of(text) == {4: {2}}
 
 
 def test_a_copy_made_on_one_side_of_a_branch():
