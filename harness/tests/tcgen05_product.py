@@ -23,10 +23,13 @@ from tcgen05_layout import (
     numbers,
     place,
     place_rows,
+    raw,
     rows_of_bytes,
 )
 
 from sidestream.harness.exec.machine import Options
+
+RNG = np.random.default_rng
 
 Matrix = NDArray[np.generic]
 
@@ -252,3 +255,25 @@ class Product:
 def depth(kind: str) -> int:
     """K of a kind."""
     return DEPTH.get(kind, 32)
+
+
+def whole(seed, rows, kind, name):
+    """Small integers, whose products sum without rounding."""
+    values = RNG(seed).integers(-3, 4, (rows, depth(kind)))
+    return raw(values, name)
+
+
+def product(kind="f16", m=128, n=64, a="f16", b="f16", seed=1, **how):
+    return Product(
+        kind=kind,
+        a=whole(seed, m, kind, a),
+        b=whole(seed + 1, n, kind, b),
+        types=(a, b, how.pop("d", "f32")),
+        **how,
+    )
+
+
+def faults(case, options=None, **how):
+    result = case.run(options, **how).result
+    assert result.status == "done"
+    return {(f.kind, f.info) for f in result.faults}
