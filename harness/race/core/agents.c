@@ -179,17 +179,17 @@ u32 warp_met(const WarpAgent *w, u32 clock) {
   return 0;
 }
 
-void warp_converge(WarpAgent *w, u32 lanes) {
+int warp_converge(WarpAgent *w, u32 lanes) {
   lanes &= w->live;
-  if (!(lanes & (lanes - 1))) return;
-  part_sync(w, lanes);
+  if (!(lanes & (lanes - 1))) return 1;
+  int told = part_sync(w, lanes);
   if (w->n == 1) { /* the usual case: nothing to join but the lanes' own accesses */
     if (lanes == w->live) add_own(w, lanes, w->strand[0].known);
     else for (u32 p = 0; p < PROXIES; p++) /* as in add_own */
       knowledge_raise(w->strand[0].known, p, w->comp,
                       p ? w->fenced[p][__builtin_ctz(lanes)] : w->clock, ANY_LANE);
     w->clock++;
-    return;
+    return told;
   }
   u32 first = MAX_STRANDS;
   for (u32 k = 0, n = w->n; k < n; k++) {
@@ -220,6 +220,7 @@ void warp_converge(WarpAgent *w, u32 lanes) {
   Strand *s = warp_strand(w, (u32)__builtin_ctz(lanes));
   add_own(w, lanes, s->known);
   w->clock++;
+  return told;
 }
 
 void warp_fence_proxy(WarpAgent *w, u32 lanes, u32 plane) {

@@ -70,7 +70,7 @@ int warp_release_fenced(WarpAgent *w, u32 lanes, u32 within, Knowledge *out);
 /* The same of fences that reach at least so far. */
 int warp_release_within(WarpAgent *w, u32 lanes, u32 within, Knowledge *out);
 /* bar.warp.sync and its like: lanes of the mask know each other's accesses. */
-void warp_converge(WarpAgent *w, u32 lanes);
+int warp_converge(WarpAgent *w, u32 lanes); /* 0: no memory to tell parts apart */
 /* All lanes meet at a .sync instruction that orders no memory. */
 void warp_meet(WarpAgent *w, u32 lanes);
 /* The first clock after `clock` by which all lanes had met, or 0. */
@@ -80,7 +80,7 @@ void warp_fence(WarpAgent *w, u32 lanes, u32 within, u32 acquires, u32 releases)
 
 /* --- parts.c --------------------------------------------------------------------- */
 /* Lanes synchronise, before their strands do: a part of the warp, or the whole. */
-void part_sync(WarpAgent *w, u32 lanes);
+int part_sync(WarpAgent *w, u32 lanes); /* whether there was memory for it */
 /* Lanes of a warp with `parted` learn otherwise. */
 void part_learn(WarpAgent *w, u32 lanes, const Knowledge *news);
 /* Whether each of `lanes` can know what `lane`, or some lane, of its warp did at a clock.

@@ -146,7 +146,7 @@ WarpAgent *detector_warp(Detector *d, u32 slot, u32 warp) {
 }
 
 void detector_converge(Detector *d, u32 slot, u32 warp, u32 lanes) {
-  warp_converge(&d->cta[slot].warp[warp], lanes);
+  if (!warp_converge(&d->cta[slot].warp[warp], lanes)) d->lost++;
 }
 
 void detector_meet(Detector *d, u32 slot, u32 warp, u32 lanes) {

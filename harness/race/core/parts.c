@@ -33,12 +33,12 @@ static int begin(WarpAgent *w) {
   return 1;
 }
 
-void part_sync(WarpAgent *w, u32 lanes) {
+int part_sync(WarpAgent *w, u32 lanes) {
   if (lanes == w->live) {
     w->parted = 0;
-    return;
+    return 1;
   }
-  if (!w->parted && !begin(w)) return;
+  if (!w->parted && !begin(w)) return 0;
   u32 known[LANES] = {0};
   for (u32 left = lanes; left; left &= left - 1) {
     u32 l = (u32)__builtin_ctz(left);
@@ -47,6 +47,7 @@ void part_sync(WarpAgent *w, u32 lanes) {
   }
   for (u32 left = lanes; left; left &= left - 1)
     memcpy(w->known_lanes[__builtin_ctz(left)], known, sizeof known);
+  return 1;
 }
 
 int part_knows(const WarpAgent *w, u32 lanes, u32 clock, u32 lane) {
