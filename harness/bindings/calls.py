@@ -122,13 +122,13 @@ class Calls:
         """Return the milliseconds between two events."""
         return self.runtime.elapsed(self.event(start), self.event(end))
 
-    def malloc(self, size: int) -> int:
-        """Allocate device memory."""
-        return self.runtime.cuda_malloc(size, device=self.device())
+    def malloc(self, size: int, *, call: str) -> int:
+        """Allocate device memory by a call of that name."""
+        return self.runtime.cuda_malloc(size, device=self.device(), call=call)
 
-    def host_alloc(self, size: int, _flags: int = 0) -> int:
-        """Allocate pinned memory."""
-        block = self.runtime.malloc_host(size, call="cudaHostAlloc")
+    def host_alloc(self, size: int, *, call: str) -> int:
+        """Allocate pinned memory by a call of that name."""
+        block = self.runtime.malloc_host(size, call=call)
         self._pinned[block.address] = block
         return block.address
 

@@ -151,12 +151,14 @@ def _runtime(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
         "cudaMemcpyAsync": memcpy_async,
         "cudaMemset": memset,
         "cudaMemsetAsync": memset_async,
-        "cudaMalloc": lambda size: calls.malloc(int(size)),
+        "cudaMalloc": lambda size: calls.malloc(int(size), call="cudaMalloc"),
         "cudaMallocAsync": lambda size, stream: rt.malloc_async(
             int(size), calls.stream(int(stream))
         ),
-        "cudaMallocHost": lambda size: calls.host_alloc(int(size)),
-        "cudaHostAlloc": lambda size, flags: calls.host_alloc(int(size)),
+        "cudaMallocHost": lambda size: calls.host_alloc(int(size), call="cudaMallocHost"),
+        "cudaHostAlloc": lambda size, flags: calls.host_alloc(
+            int(size), call="cudaHostAlloc"
+        ),
         "cudaStreamEndCapture": lambda stream: cuda.cudaGraph_t(
             calls.end_capture(int(stream))
         ),
@@ -218,11 +220,15 @@ def _driver(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
         "cuEventCreate": event,
         "cuEventElapsedTime": lambda a, b: calls.elapsed(int(a), int(b)),
         "cuStreamIsCapturing": capturing,
-        "cuMemAlloc": lambda size: cuda.CUdeviceptr(calls.malloc(int(size))),
+        "cuMemAlloc": lambda size: cuda.CUdeviceptr(
+            calls.malloc(int(size), call="cuMemAlloc")
+        ),
         "cuMemAllocAsync": lambda size, stream: cuda.CUdeviceptr(
             rt.malloc_async(int(size), calls.stream(int(stream)))
         ),
-        "cuMemHostAlloc": lambda size, flags: calls.host_alloc(int(size)),
+        "cuMemHostAlloc": lambda size, flags: calls.host_alloc(
+            int(size), call="cuMemHostAlloc"
+        ),
         "cuStreamEndCapture": lambda stream: cuda.CUgraph(
             calls.end_capture(int(stream))
         ),

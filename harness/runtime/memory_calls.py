@@ -178,7 +178,12 @@ class MemoryCalls(StreamMemoryCalls):
             self.reservations.emptied(given_back, site or here(), cache=device)
 
     def cuda_malloc(
-        self, size: int, *, device: int = 0, site: CallSite | None = None
+        self,
+        size: int,
+        *,
+        device: int = 0,
+        site: CallSite | None = None,
+        call: str = "cudaMalloc",
     ) -> int:
         """Allocate device memory from the driver: `cudaMalloc`, `cuMemAlloc`.
 
@@ -186,11 +191,11 @@ class MemoryCalls(StreamMemoryCalls):
             CudaError: cudaErrorStreamCaptureUnsupported during a capture.
         """
         with self.lock:
-            self._not_in_host_function("cudaMalloc")
-            self._forbid("cudaMalloc")
+            self._not_in_host_function(call)
+            self._forbid(call)
             address = self._backing.reserve(size, device)
             self._raw[address] = device, size
-            self.reservations.asked("cudaMalloc", size, site or here())
+            self.reservations.asked(call, size, site or here())
             self._begin_tenancy(address, size, f"device {device}", site)
             return address
 
