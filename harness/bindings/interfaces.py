@@ -155,7 +155,9 @@ def _runtime(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
         "cudaMallocAsync": lambda size, stream: rt.malloc_async(
             int(size), calls.stream(int(stream))
         ),
-        "cudaMallocHost": lambda size: calls.host_alloc(int(size), call="cudaMallocHost"),
+        "cudaMallocHost": lambda size: calls.host_alloc(
+            int(size), call="cudaMallocHost"
+        ),
         "cudaHostAlloc": lambda size, flags: calls.host_alloc(
             int(size), call="cudaHostAlloc"
         ),

@@ -180,10 +180,11 @@ class _Speller:
         if known or not file or id(names) in self._executed:
             return ""
         self._executed.add(id(names))
+        own = _assigned(file)
         data = {
             name: value
             for name, value in names.items()
-            if not name.startswith("__") and name not in _assigned(file)
+            if not name.startswith("__") and (name not in own or type(value) in _PLAIN)
         }
         return f"{_file_hash(file)} {self.spell(data, 0)}"
 

@@ -18,8 +18,10 @@ import torch
 from sidestream.harness.checks.observation import Execution
 from sidestream.harness.drivers.protocol import Results
 from sidestream.harness.errors import SidestreamError
+from sidestream.harness.finding import Incomplete
 from sidestream.harness.run.card_arena import SCRATCH
 from sidestream.harness.run.card_call import CardCall
+from sidestream.harness.run.card_fault import told
 from sidestream.harness.run.card_images import Change, images
 
 MOST_BYTES = 1 << 30
@@ -62,12 +64,14 @@ class _Sent:
         delta: (calls, words of the arena), the bits that each call changed.
         off: (calls,) whether those are not the bits that it should change.
         error: What went wrong with all of them, or "".
+        lacking: Why the comparison could not be made, which is no fault of theirs.
     """
 
     made: list[_Made]
     delta: torch.Tensor | None = None
     off: torch.Tensor | None = None
     error: str = ""
+    lacking: str = ""
 
 
 @dataclass(kw_only=True)
@@ -179,6 +183,8 @@ class Series:
                         torch.bitwise_xor(delta[at], delta[at - 1], out=off[at])
                 given.forgive(off.view(torch.uint8))
                 return _Sent(made=part, delta=delta, off=off.any(dim=1))
+        except torch.OutOfMemoryError as raised:
+            return _Sent(made=part, lacking=told(raised))
         except RuntimeError as raised:
             return _Sent(made=part, error=doing.raised(raised))
 
@@ -194,6 +200,9 @@ class Series:
         except RuntimeError as raised:
             error = error or self.call.doing.raised(raised)
         for at, made in enumerate(sent.made):
+            if sent.lacking:
+                made.seen = self._unjudged(made, sent.lacking)
+                continue
             made.error = made.error or error
             if made.error:
                 made.seen = self._failed(made)
@@ -222,6 +231,10 @@ class Series:
 
     def _failed(self, made: _Made) -> Execution:
         return self.call.seen(made.label, None, error=made.error or "it was not made")
+
+    def _unjudged(self, made: _Made, lacking: str) -> Execution:
+        reason = f"no room on the card to compare {made.label}: {lacking}"
+        return self.call.seen(made.label, None, incomplete=[Incomplete(reason=reason)])
 
     def _on_stream(self) -> AbstractContextManager[None]:
         return self.call.card.on(self.call.card.stream)

@@ -371,3 +371,14 @@ def test_our_kernel_is_clean_on_the_card():
     for scenario in catalogue.with_tags("smoke"):
         found = run_case(bench, scenario)
         assert found.case.verdict is Verdict.CLEAN, (scenario.name, found.case.checks)
+
+
+def test_no_room_for_the_comparison_is_no_fault_of_the_call(outcome, monkeypatch):
+    def full(*args):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(card_series, "images", full)
+    done = outcome(name="two-short")
+    assert done.findings == ()
+    assert done.case.verdict is Verdict.INCOMPLETE
+    assert any("no room on the card" in entry.reason for entry in done.incomplete)

@@ -116,6 +116,17 @@ def test_what_a_package_puts_into_a_module_it_executes_counts(tmp_path):
     assert wide != key(function=executed(other, WIDTH=Config(tile=128)))
 
 
+def test_what_is_put_over_a_default_of_the_file_counts(tmp_path):
+    path = tmp_path / "template.py"
+    path.write_text("WIDTH = 64\n" + TEMPLATE)
+    keys = []
+    for width in (64, 128):
+        host = executed(path)
+        host.__globals__["WIDTH"] = width
+        keys.append(key(function=host))
+    assert keys[0] == key(function=executed(path)) != keys[1]
+
+
 def test_a_global_of_an_imported_module_is_no_part_of_it(tmp_path, monkeypatch):
     """It is what two texts of one key tell of."""
     (tmp_path / "imported_template.py").write_text(TEMPLATE)
