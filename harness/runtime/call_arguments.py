@@ -9,13 +9,11 @@ from __future__ import annotations
 import inspect
 import itertools
 import sys
+import weakref
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from types import CodeType, FrameType, SimpleNamespace
 from typing import Any
-
-import torch
-from torch.utils.weak import WeakIdKeyDictionary
 
 from sidestream.harness.runtime.program_calls import own_call
 
@@ -27,8 +25,8 @@ never looked into."""
 
 _DEEPEST = 4
 _numbers = itertools.count()
-_known: Any = WeakIdKeyDictionary()
-"""A number for each tensor of integers that was seen and still exists."""
+_known: dict[int, tuple[weakref.ref[Any], int]] = {}
+"""A number for each tensor of integers that was seen and still exists, by its id."""
 _SHOWS_LOCALS = frozenset({"locals", "vars", "eval", "exec", "dir"})
 
 
@@ -93,12 +91,28 @@ def _extent(value: Any, depth: int) -> Any:
 
 def _lengths(array: Any) -> tuple[int, ...]:
     """Tell an array of integers from all others, and from itself before a write."""
-    if isinstance(array, torch.Tensor):
+    version = getattr(array, "_version", None)
+    if version is not None and hasattr(array, "is_floating_point"):
         if array.is_floating_point() or array.is_complex():
             return ()
-        if array not in _known:
-            _known[array] = next(_numbers)
-        return _known[array], array._version
+        return _number(array), version
     # What writes to other arrays leaves no trace.
     integers = getattr(getattr(array, "dtype", None), "kind", "") in "iu"
     return (next(_numbers),) if integers else ()
+
+
+def _number(tensor: Any) -> int:
+    place = id(tensor)
+    known = _known.get(place)
+    if known is not None and known[0]() is tensor:
+        return known[1]
+    number = next(_numbers)
+    gone = weakref.ref(tensor, lambda ref: _forget(place, ref))
+    _known[place] = gone, number
+    return number
+
+
+def _forget(place: int, gone: weakref.ref[Any]) -> None:
+    """Drop what no longer exists, unless another tensor took its place meanwhile."""
+    if place in _known and _known[place][0] is gone:
+        del _known[place]
