@@ -7,7 +7,9 @@ what it needs when it is called, so that help and usage errors come at once.
 from __future__ import annotations
 
 import gc
+import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -415,11 +417,23 @@ def _command_line() -> str:
     return shlex.join(["sidestream", *sys.argv[1:]])
 
 
+def _end_as_ctrl_c() -> None:
+    """Let SIGTERM, which `timeout` and CI runners send, leave a report as Ctrl-C does.
+
+    Children that a script forks end at once by it, as they would anywhere.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.register_at_fork(
+        after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    )
+
+
 def main() -> None:
     """Run the command line; errors a user can meet are one line on stderr."""
     # Importing torch and CuTe DSL makes a million objects that stay: looking for
     # garbage among them at the default pace is a quarter of the start-up.
     gc.set_threshold(50_000, 20, 50)
+    _end_as_ctrl_c()
     try:
         app()
     except KeyboardInterrupt:  # before a command has anything to report

@@ -139,7 +139,8 @@ def test_other_results_than_those_of_the_recorded_code_are_to_be_looked_at(
     assert document["findings"] == []
 
 
-def test_ctrl_c_within_a_watched_launch_leaves_a_report(tmp_path, interruptible):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_ending_a_watched_launch_leaves_a_report(sent, tmp_path, interruptible):
     table = AllocationTable()
     buffer = table.allocate(256, "out", fill=b"\0")
     poll = "ld.global.u32 %r1, [%rd0];\nsetp.eq.u32 %p0, %r1, 0;"
@@ -156,7 +157,7 @@ def test_ctrl_c_within_a_watched_launch_leaves_a_report(tmp_path, interruptible)
     while process.poll() is None and not out.exists():
         time.sleep(0.05)
     time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     shown, errors = process.communicate(timeout=120)
     assert process.returncode == 3, (shown, errors)
     document = json.loads((out / "report.json").read_text())

@@ -142,7 +142,8 @@ def test_a_script_that_is_not_there_is_a_usage_error(tmp_path):
     assert "none.py" in done.stderr + done.stdout
 
 
-def test_an_interrupted_script_leaves_a_report(tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_script_that_is_ended_leaves_a_report(sent, tmp_path):
     text = (
         "import torch, time\nx = torch.ones(4, device='cuda')\n"
         "print('ready', flush=True)\ntime.sleep(60)\n"
@@ -159,11 +160,23 @@ def test_an_interrupted_script_leaves_a_report(tmp_path):
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     time.sleep(0.2)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, sent)
     process.communicate(timeout=60)
     assert process.returncode == 3
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert any("interrupted" in entry["reason"] for entry in report["incomplete"])
+
+
+def test_a_child_that_a_script_forks_ends_by_sigterm(tmp_path):
+    text = (
+        "import multiprocessing, time\n"
+        "forked = multiprocessing.get_context('fork')\n"
+        "child = forked.Process(target=time.sleep, args=(60,))\n"
+        "child.start()\ntime.sleep(0.3)\nchild.terminate()\nchild.join()\n"
+        "print('ended by', -child.exitcode)\n"
+    )
+    done = run(written(tmp_path, text), options=("--out", str(tmp_path / "out")))
+    assert f"ended by {signal.SIGTERM.value}\n" in done.stdout
 
 
 def test_a_call_of_the_driver_without_a_model_is_told_though_it_is_ignored(tmp_path):
