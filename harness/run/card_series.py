@@ -200,12 +200,12 @@ class Series:
         except RuntimeError as raised:
             error = error or self.call.doing.raised(raised)
         for at, made in enumerate(sent.made):
-            if sent.lacking:
-                made.seen = self._unjudged(made, sent.lacking)
-                continue
             made.error = made.error or error
             if made.error:
                 made.seen = self._failed(made)
+                continue
+            if sent.lacking:
+                made.seen = self._unjudged(made, sent.lacking)
                 continue
             results = made.results
             assert results is not None

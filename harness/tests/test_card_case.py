@@ -382,3 +382,27 @@ def test_no_room_for_the_comparison_is_no_fault_of_the_call(outcome, monkeypatch
     assert done.findings == ()
     assert done.case.verdict is Verdict.INCOMPLETE
     assert any("no room on the card" in entry.reason for entry in done.incomplete)
+
+
+def test_a_call_that_failed_is_told_though_there_is_no_room_behind_it(
+    outcome, monkeypatch
+):
+    sent, images, words = [], card_series.images, card_series._words
+
+    def series(*args):
+        sent.append(1)
+        return images(*args)
+
+    def deed(tensors, scratch):
+        if sent:
+            raise RuntimeError("the replay failed")
+
+    def full(state):
+        if sent:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return words(state)
+
+    monkeypatch.setattr(card_series, "images", series)
+    monkeypatch.setattr(card_series, "_words", full)
+    done = outcome(deed, name="two-short")
+    assert any("the replay failed" in f.message for f in done.findings)
