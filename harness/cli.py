@@ -420,12 +420,16 @@ def _command_line() -> str:
 def _end_as_ctrl_c() -> None:
     """Let SIGTERM, which `timeout` and CI runners send, leave a report as Ctrl-C does.
 
-    Children that a script forks end at once by it, as they would anywhere.
+    Children that a script forks end at once by it, as they would anywhere, unless the
+    script has a handler of its own, which they inherit.
     """
+
+    def as_anywhere() -> None:
+        if signal.getsignal(signal.SIGTERM) is signal.default_int_handler:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    os.register_at_fork(
-        after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    )
+    os.register_at_fork(after_in_child=as_anywhere)
 
 
 def main() -> None:

@@ -167,16 +167,20 @@ def test_a_script_that_is_ended_leaves_a_report(sent, tmp_path):
     assert any("interrupted" in entry["reason"] for entry in report["incomplete"])
 
 
-def test_a_child_that_a_script_forks_ends_by_sigterm(tmp_path):
+@pytest.mark.parametrize(
+    ("handler", "ending"),
+    [("", -signal.SIGTERM), ("signal.signal(signal.SIGTERM, lambda *_: exit(7))\n", 7)],
+)
+def test_a_child_that_a_script_forks_keeps_its_sigterm(handler, ending, tmp_path):
     text = (
-        "import multiprocessing, time\n"
+        f"import multiprocessing, signal, time\n{handler}"
         "forked = multiprocessing.get_context('fork')\n"
         "child = forked.Process(target=time.sleep, args=(60,))\n"
         "child.start()\ntime.sleep(0.3)\nchild.terminate()\nchild.join()\n"
-        "print('ended by', -child.exitcode)\n"
+        "print('ended by', child.exitcode)\n"
     )
     done = run(written(tmp_path, text), options=("--out", str(tmp_path / "out")))
-    assert f"ended by {signal.SIGTERM.value}\n" in done.stdout
+    assert f"ended by {int(ending)}\n" in done.stdout
 
 
 def test_a_call_of_the_driver_without_a_model_is_told_though_it_is_ignored(tmp_path):
