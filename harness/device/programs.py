@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -45,15 +46,19 @@ class ProgramCache:
     _programs: OrderedDict[tuple[str, str, int], Program] = field(
         default_factory=OrderedDict
     )
-    _other: tuple[ir.Function, int, Program] | None = None
+    _other: tuple[ir.Function, int, Collection[int], Program] | None = None
 
     def get(
-        self, launch: Launch, table: AllocationTable, code: ir.Function | None = None
+        self,
+        launch: Launch,
+        table: AllocationTable,
+        code: ir.Function | None = None,
+        past: Collection[int] = (),
     ) -> Prepared:
         """Return the program of a launch.
 
         Given `code`, it is lowered in place of what the text says, and kept until
-        other code comes.
+        other code comes; `past` as `lower` takes it, which is of such code alone.
 
         Raises:
             PtxError: the text cannot be read.
@@ -62,7 +67,7 @@ class ProgramCache:
         began = time.perf_counter()
         digest = hashlib.sha256(launch.ptx.encode()).hexdigest()
         if code is not None:
-            return self._other_code(code, launch, digest, table)
+            return self._other_code(code, past, launch, digest, table)
         name = (digest, launch.kernel)
         function = self._functions.get(name)
         if function is None:
@@ -87,16 +92,22 @@ class ProgramCache:
         )
 
     def _other_code(
-        self, code: ir.Function, launch: Launch, digest: str, table: AllocationTable
+        self,
+        code: ir.Function,
+        past: Collection[int],
+        launch: Launch,
+        digest: str,
+        table: AllocationTable,
     ) -> Prepared:
         began = time.perf_counter()
         places = _place_globals(code, digest, table)
         smem, kept = launch.dynamic_smem, self._other
-        if kept is None or kept[0] is not code or kept[1] != smem or places:
-            program = lower(code, globals_at=places, dynamic_smem=smem)
-            self._other = kept = (code, smem, program)
+        fits = kept and kept[0] is code and kept[1:3] == (smem, past)
+        if kept is None or not fits or places:
+            program = lower(code, globals_at=places, dynamic_smem=smem, past=past)
+            self._other = kept = (code, smem, past, program)
         spent = time.perf_counter() - began
-        return Prepared(program=kept[2], parse_seconds=0.0, lower_seconds=spent)
+        return Prepared(program=kept[3], parse_seconds=0.0, lower_seconds=spent)
 
 
 def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:

@@ -108,6 +108,7 @@ def watch_launch(
     weak: Collection[int] = (),
     digest: bool = False,
     code: ir.Function | None = None,
+    past: Collection[int] = (),
 ) -> Watched:
     """Execute a launch as `run_launch` does, and tell more of it.
 
@@ -120,13 +121,14 @@ def watch_launch(
         weak: Instructions, by index, that are taken to order nothing.
         digest: Whether to keep a digest of what was known at every access.
         code: The kernel to execute in place of what the launch's text says.
+        past: Of that, waits for loads of tensor memory that no first read ends at.
 
     Raises:
         UsageError: the launch does not fit its kernel: geometry or parameters.
     """
     seconds = no_time()
     try:
-        prepared = CACHE.get(launch, table, code)
+        prepared = CACHE.get(launch, table, code, past)
         program = prepared.program
         seconds["parse"], seconds["lower"] = (
             prepared.parse_seconds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -145,6 +145,7 @@ def lower(
     globals_at: dict[str, int] | None = None,
     dynamic_smem: int = 0,
     share: bool = True,
+    past: Collection[int] = (),
 ) -> Program:
     """Lower a decoded kernel to bytecode.
 
@@ -156,6 +157,8 @@ def lower(
         globals_at: Virtual addresses of `.global` and `.const` variables.
         dynamic_smem: Bytes the launch asks for, for `%dynamic_smem_size`.
         share: Let registers that are never alive together share a row.
+        past: Waits for loads of tensor memory, by index, behind which the first read
+            of their registers is told as well (`guard_loads`).
 
     Raises:
         UnsupportedError: for a target or a memory demand no device has.
@@ -206,7 +209,7 @@ def lower(
     low.begin(None)
     start.append(len(low.rows))
     low.emit("exit")
-    low.rows, start = guard_loads(function, low.rows, start)
+    low.rows, start = guard_loads(function, low.rows, start, past)
     return _link(function, low, layout, start, tuple(unsupported), ops)
 
 

@@ -16,7 +16,7 @@ The rows also tell where a register of a load is read for the first time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from sidestream.harness.exec.first_reads import first_reads, outlived
@@ -127,7 +127,10 @@ def _before(function: ir.Function, after: Callable[[int, int], int]) -> list[int
 
 
 def guard_loads(
-    function: ir.Function, rows: list[Row], start: list[int]
+    function: ir.Function,
+    rows: list[Row],
+    start: list[int],
+    past: Collection[int] = (),
 ) -> tuple[list[Row], list[int]]:
     """Put the rows that wait for loads in front of those that need them.
 
@@ -135,6 +138,8 @@ def guard_loads(
         function: The decoded kernel.
         rows: Its bytecode rows.
         start: First row of each instruction, and of the row behind the last one.
+        past: Waits, by index, behind which a first read is told all the same: whether
+            it orders what the wait does can be asked only if both are there.
 
     Returns:
         Rows and starts with the waiting rows in them. A branch to an instruction
@@ -147,10 +152,11 @@ def guard_loads(
     out: list[Row] = []
     begins: list[int] = []
     pending = _before(function, loads.after)
-    first = first_reads(function, loads.numbers, loads.cleared)
+    cleared = loads.cleared.difference(past)
+    first = first_reads(function, loads.numbers, cleared)
     unread = _before(function, first.after)
     if again := outlived(first, unread):
-        first = first_reads(function, loads.numbers, loads.cleared, moves_read=again)
+        first = first_reads(function, loads.numbers, cleared, moves_read=again)
         unread = _before(function, first.after)
     for index in range(len(function.instructions)):
         begins.append(len(out))

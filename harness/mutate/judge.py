@@ -21,6 +21,7 @@ from sidestream.harness.exec.machine import Options
 from sidestream.harness.mutate.mutants import DELETE, Mutant, changed
 from sidestream.harness.ptx import ir
 
+_WAIT_LOAD = "tcgen05.wait::ld"
 CAUGHT, EQUIVALENT, SURVIVED = "caught", "equivalent", "survived"
 SEEDS = (0, 1)
 """Schedules that each mutant is run under."""
@@ -67,6 +68,9 @@ class Court:
     which then counts for `delete`, whose execution is another. A mutant meets the
     cheapest launch first, and no more once it is caught.
 
+    Behind a wait for loads of tensor memory their registers tell nothing more. A weak
+    one leaves that to the first read, so that what the wait adds to it can be asked.
+
     Attributes:
         launches: Of one text.
         function: The kernel, decoded from it.
@@ -112,13 +116,14 @@ class Court:
         """Run a mutant over launches and schedules until one catches it."""
         code = changed(self.function, mutant)
         weak = frozenset() if code else frozenset({mutant.site.index})
+        past = weak if mutant.site.instruction.op == _WAIT_LOAD else frozenset()
         unfinished = ""
         same_order = True
         for number, seed in self._order:
             base = self._base[number, seed]
             if mutant.site.index not in base.executed:
                 continue
-            seen = self._run(number, seed, code=code, weak=weak, base=base)
+            seen = self._run(number, seed, code=code, weak=weak, past=past, base=base)
             kinds = {kind for i, kind in seen.kinds.items() if i not in self._known}
             if code is not None and not seen.unfinished:
                 kinds |= {"output"} if seen.bits != base.bits else set()
@@ -126,6 +131,8 @@ class Court:
             if kinds:
                 return Verdict(status=CAUGHT, by=tuple(sorted(kinds)))
             unfinished = unfinished or seen.unfinished
+            if past and same_order:
+                base = self._run(number, seed, past=past)
             if code is None or mutant.change != DELETE:
                 same_order &= code is None and seen.digest == base.digest
         if unfinished:
@@ -151,6 +158,7 @@ class Court:
         *,
         code: ir.Function | None = None,
         weak: frozenset[int] = frozenset(),
+        past: frozenset[int] = frozenset(),
         base: Seen | None = None,
     ) -> Seen:
         recorded = self.launches[number]
@@ -167,7 +175,8 @@ class Court:
                 profile=self.profile,
                 weak=weak,
                 digest=code is None,
-                code=code,
+                code=self.function if past else code,
+                past=past,
             )
             digest = hashlib.sha256()
             for allocation in recorded.memory:
