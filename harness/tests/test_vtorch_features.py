@@ -229,7 +229,7 @@ def test_modules_are_copied_saved_and_loaded_with_their_optimizer(gpu):
         ("jiterator", lambda: torch.cuda.jiterator._create_jit_fn("")),
         ("tunable", lambda: torch.cuda.tunable.is_enabled()),
         ("temperature", lambda: torch.cuda.temperature()),
-        ("TORCH_COMPILE_DISABLE", lambda: torch.compile(torch.sin)),
+        ("sin, compiled by torch.compile", lambda: torch.compile(torch.sin)(None)),
     ],
 )
 def test_what_is_not_supported_says_so_by_name(gpu, name, make):
@@ -260,6 +260,29 @@ def test_results_are_written_where_they_were_allocated(gpu, shape):
         made = work(there)
         assert torch.equal(made.cpu(), work(host.t()))
         assert made.stride() == work(host.t()).stride()
+
+
+def test_what_is_compiled_is_refused_when_it_is_called_and_not_before(gpu):
+    @torch.compile(dynamic=True)
+    def halved(value):
+        return value / 2
+
+    layer = torch.nn.Linear(2, 2, device="cuda")
+    model = torch.compile(layer)
+    assert halved.__name__ == "halved"
+    assert set(model.state_dict()) == {"_orig_mod.weight", "_orig_mod.bias"}
+    assert list(model.parameters()) == [layer.weight, layer.bias]
+    assert model.in_features == 2
+    assert not model.eval().training
+    assert not layer.training
+    assert gpu.runtime.incomplete() == ()
+    for call, name in ((halved, "halved"), (model, "Linear")):
+        with pytest.raises(UnsupportedError, match=rf"{name}, compiled by torch"):
+            call(torch.ones(2, device="cuda"))
+    layer.compile()
+    with pytest.raises(UnsupportedError, match="TORCH_COMPILE_DISABLE"):
+        layer(torch.ones(2, device="cuda"))
+    assert len(gpu.runtime.incomplete()) == 3
 
 
 def test_compile_is_the_function_itself_where_it_is_switched_off(gpu, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NoReturn
@@ -10,6 +9,7 @@ from typing import Any, NoReturn
 import torch
 
 from sidestream.harness.vtorch.attributes import Change
+from sidestream.harness.vtorch.compiled import refused_at_call
 from sidestream.harness.vtorch.world import World
 
 Refuse = Callable[[str], NoReturn]
@@ -51,7 +51,7 @@ def changes(world: World) -> Iterator[Change]:
         return enter(mode)
 
     yield autocast, "__enter__", cast
-    yield torch, "compile", _compile(refuse, torch.compile)
+    yield torch, "compile", refused_at_call(refuse, torch.compile)
 
 
 def _refusal(refuse: Refuse, name: str) -> Callable[..., object]:
@@ -75,15 +75,3 @@ def _between_processes(world: World) -> Callable[..., object]:
         return share(storage, *args)
 
     return shared
-
-
-def _compile(refuse: Refuse, compile_: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuse `torch.compile` unless it is switched off: it would look into this."""
-
-    def compile_or_refuse(model: Any = None, **options: Any) -> Any:
-        names = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
-        if options.get("disable") or any(os.environ.get(n) == "1" for n in names):
-            return compile_(model, **options)
-        refuse("torch.compile (TORCH_COMPILE_DISABLE=1 runs the program without it)")
-
-    return compile_or_refuse
