@@ -206,9 +206,10 @@ void detector_digest(Detector *d, u32 slot, u32 warp, u32 lane) {
     for (u32 c = 0; c < k->n; c++) {
       const u32 *entry = k->entry + p * 3 * k->n + c;
       u32 all = worth(d, group, c, entry[0]), one = worth(d, group, c, entry[k->n]);
-      u32 over = tensor_over(d, group, k, c);
-      if (p == PLANE_OVER && entry[0] <= k->entry[c] && entry[k->n] <= k->entry[k->n + c])
-        continue;
+      u32 over = tensor_over(d, group, k, c), known = k->entry[c];
+      if (over > known) known = over;
+      if (p == PLANE_OVER && entry[0] <= known && entry[k->n] <= k->entry[k->n + c])
+        continue; /* over allows nothing that an order, or a use, does not */
       if (over > all) all = over;
       h = (h ^ all) * 0x100000001b3ull;
       if (one > all) h = (h ^ one ^ (u64)entry[2 * k->n] << 32) * 0x100000001b3ull;
