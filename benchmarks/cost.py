@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sidestream.harness.finding import Verdict
-from sidestream.kernels.spec import LARGEST_HEAD_DIM
+from sidestream.kernels.spec import LARGEST_HEAD_DIM, LARGEST_NARROW_HEAD_DIM
 from sidestream.reports import cost_text
 from sidestream.reports.cost import LaunchCost, document, parse
 from sidestream.scenarios.catalogue_wide import SHAPES
@@ -47,25 +47,28 @@ PROBLEMS = (
         lengths_kv=(700, 5, 0, 300, 1, 129, 64, 257),
     ),
 )
-WIDE_PROBLEMS = tuple(
+D64 = {"d64": {"head_dim": 64}}
+OTHER_PROBLEMS = tuple(
     replace(
         problem,
         name=f"{problem.name}-{shape}",
         description=f"{problem.description}, {shape}",
         **dims,
     )
-    for shape, dims in SHAPES.items()
+    for shape, dims in (D64 | SHAPES).items()
     for problem in PROBLEMS
 )
-"""The same at head dims past 128; a target takes those that our kernels serve."""
+"""The same at other head dims; a target takes those that our kernels serve."""
 NARROW_PROBLEMS = tuple(
     replace(
         problem,
-        name=f"{problem.name}-fp8-d128",
-        description=f"{problem.description}, E4M3",
+        name=f"{problem.name}-fp8-{shape}",
+        description=f"{problem.description}, E4M3, {shape}",
         dtype=FLOAT8,
         descales=(0.75, 1.25, 0.5),
+        **dims,
     )
+    for shape, dims in (D64 | {"d128": {"head_dim": 128}} | SHAPES).items()
     for problem in PROBLEMS
 )
 """The same with one-byte inputs. FA4's kernel takes no factors, and is given none."""
@@ -102,9 +105,12 @@ class Measured:
 
 def problems(arch: str) -> tuple[Scenario, ...]:
     """Return what is measured on a target."""
-    largest = LARGEST_HEAD_DIM[arch]
-    wide = tuple(p for p in WIDE_PROBLEMS if p.head_dim <= largest)
-    return PROBLEMS + wide + NARROW_PROBLEMS
+    largest, narrow = LARGEST_HEAD_DIM[arch], LARGEST_NARROW_HEAD_DIM[arch]
+    return (
+        *PROBLEMS,
+        *(p for p in OTHER_PROBLEMS if p.head_dim <= largest),
+        *(p for p in NARROW_PROBLEMS if p.head_dim <= narrow),
+    )
 
 
 def measure(arch: str, impls: Sequence[str] = ()) -> Iterator[Measured]:
@@ -227,7 +233,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("impl")
     parser.add_argument("arch", choices=KERNELS)
-    parser.add_argument("problem", choices=[p.name for p in problems("sm_100a")])
+    names = {problem.name for arch in KERNELS for problem in problems(arch)}
+    parser.add_argument("problem", choices=sorted(names))
     chosen = parser.parse_args()
     print(json.dumps(_here(chosen.impl, chosen.arch, chosen.problem)))
 
