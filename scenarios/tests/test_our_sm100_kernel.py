@@ -16,7 +16,7 @@ from our_runs import (
     require_no_race_of_streams,
 )
 
-from sidestream.harness.run.problem import problem_of
+from sidestream.kernels.support import matrix
 from sidestream.scenarios import catalogue, trace
 from sidestream.scenarios.catalogue_wide import SHAPES, WIDE_CORE_TAG
 from sidestream.scenarios.core import CORE_TAG
@@ -28,6 +28,8 @@ WIDE = [scenario.name for scenario in catalogue.with_tags(WIDE_CORE_TAG)]
 """Of each shape past head dim 128; and head dims that do not fill their blocks."""
 BETWEEN = ("wide-d72x136", "wide-d136x40")
 
+OF_SCHEDULES = {"d64": {"head_dim": 64}} | SHAPES
+EVERY_SHAPE = OF_SCHEDULES | {"d128": {"head_dim": 128}}
 STEPS = 12
 
 
@@ -54,16 +56,28 @@ def test_twenty_schedules_give_the_same_bits(bench, heads_kv):
     require_equal_bits(bench, replace(UNEQUAL, heads_kv=heads_kv))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_twenty_schedules_give_the_same_bits_at_wide_heads(bench, shape):
+@pytest.mark.parametrize("shape", OF_SCHEDULES)
+def test_twenty_schedules_give_the_same_bits_at_other_heads(bench, shape):
     lengths = (150, 1, 0, 17), (300, 1, 40, 0)
     scenario = replace(
-        UNEQUAL, lengths_q=lengths[0], lengths_kv=lengths[1], **SHAPES[shape]
+        UNEQUAL, lengths_q=lengths[0], lengths_kv=lengths[1], **OF_SCHEDULES[shape]
     )
     require_equal_bits(bench, scenario)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", EVERY_SHAPE)
 def test_the_stream_adversary_finds_nothing(shape):
-    dims = problem_of(catalogue.by_name(f"wide-{shape}-edges"))
-    require_no_race_of_streams("--head-dims", str(dims.head_dim), str(dims.head_dim_v))
+    dims = replace(UNEQUAL, **EVERY_SHAPE[shape])
+    require_no_race_of_streams("--head-dims", str(dims.head_dim), str(dims.width_v))
+
+
+def test_every_shape_is_among_them():
+    """`UNEQUAL` itself is of head dim 128, under many schedules."""
+    served = {row.head_dims for row in matrix() if row.arch == "sm_100a"}
+    assert dims_of(EVERY_SHAPE) == served
+    assert dims_of(OF_SCHEDULES) == served - {(UNEQUAL.head_dim, UNEQUAL.width_v)}
+
+
+def dims_of(shapes):
+    scenarios = [replace(UNEQUAL, **facts) for facts in shapes.values()]
+    return {(scenario.head_dim, scenario.width_v) for scenario in scenarios}
