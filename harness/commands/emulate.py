@@ -21,8 +21,9 @@ from sidestream.harness.commands import console, recorded_code
 from sidestream.harness.commands.check import prepare_folder
 from sidestream.harness.commands.recorded_code import DIFFERS
 from sidestream.harness.device import explore
+from sidestream.harness.device.outcome import Outcome, failed, no_time
 from sidestream.harness.device.programs import CACHE
-from sidestream.harness.device.vgpu import Outcome, failed, no_time, run_launch
+from sidestream.harness.device.vgpu import run_launch
 from sidestream.harness.dsl.chip import CHIPS
 from sidestream.harness.dsl.record import RecordedLaunch, read_launch
 from sidestream.harness.errors import PtxError, UnsupportedError, UsageError

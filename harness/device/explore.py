@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from sidestream.harness.cuda.memory import AllocationTable
-from sidestream.harness.device.vgpu import Outcome, run_launch
+from sidestream.harness.device.outcome import Outcome
+from sidestream.harness.device.vgpu import run_launch
 from sidestream.harness.errors import UsageError
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.exec.result import choices_of

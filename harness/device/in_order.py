@@ -16,17 +16,16 @@ from typing import Protocol
 
 from sidestream.harness.cuda.memory import Allocation, AllocationTable, Snapshot
 from sidestream.harness.device import between_launches, unwritten
-from sidestream.harness.device.programs import CACHE
-from sidestream.harness.device.vgpu import (
+from sidestream.harness.device.outcome import (
     PREREQUISITE,
     Outcome,
     failed,
     judge,
     no_time,
     reason_of,
-    with_races,
-    with_reach,
 )
+from sidestream.harness.device.programs import CACHE
+from sidestream.harness.device.vgpu import with_races, with_reach
 from sidestream.harness.errors import PtxError, UnsupportedError
 from sidestream.harness.exec.machine import Options, execute
 from sidestream.harness.exec.observer import Observer

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from sidestream.harness.cuda.memory import Allocation, AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
+from sidestream.harness.device.outcome import judge, no_time
 from sidestream.harness.device.programs import CACHE
-from sidestream.harness.device.vgpu import judge, no_time
 from sidestream.harness.drivers.ours import Sidestream
 from sidestream.harness.drivers.protocol import CallTensors
 from sidestream.harness.dsl.activation import Activation

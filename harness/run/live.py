@@ -11,7 +11,8 @@ from sidestream.harness.checks import races
 from sidestream.harness.cuda.host_sync import HostLog
 from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
-from sidestream.harness.device.vgpu import Outcome, run_launch
+from sidestream.harness.device.outcome import Outcome
+from sidestream.harness.device.vgpu import run_launch
 from sidestream.harness.dsl.activation import Activation, activate
 from sidestream.harness.dsl.capture import Capture
 from sidestream.harness.exec.machine import Options

@@ -19,7 +19,7 @@ from sidestream.harness.bindings.interfaces import answers
 from sidestream.harness.bindings.refusals import refusals
 from sidestream.harness.cuda.driver_calls import driver_answers
 from sidestream.harness.cuda.memory import AllocationTable
-from sidestream.harness.device.vgpu import Outcome
+from sidestream.harness.device.outcome import Outcome
 from sidestream.harness.drivers.cudnn_handles import CudnnWithoutLibrary
 from sidestream.harness.drivers.package_caches import SWITCHED_OFF
 from sidestream.harness.drivers.triton_stand_in import TritonForAutotuner

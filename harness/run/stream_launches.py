@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sidestream.harness.cuda.memory import Allocation, AllocationTable
 from sidestream.harness.device.in_order import InOrder
-from sidestream.harness.device.vgpu import Outcome
+from sidestream.harness.device.outcome import Outcome
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.footprint.footprint import Footprint, Range
 from sidestream.harness.launch import Launch

@@ -19,7 +19,7 @@ from sidestream.harness.cuda.host_sync import HostLog
 from sidestream.harness.cuda.memory import Allocation
 from sidestream.harness.cuda.virtual_cuda import VirtualCuda
 from sidestream.harness.device.in_order import InOrder
-from sidestream.harness.device.vgpu import Outcome
+from sidestream.harness.device.outcome import Outcome
 from sidestream.harness.drivers.protocol import CallTensors, Prepared, Results
 from sidestream.harness.dsl.activation import active
 from sidestream.harness.dsl.capture import Capture

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sidestream.harness.cuda.memory import Allocation, AllocationTable
-from sidestream.harness.device.vgpu import Outcome, run_launch
+from sidestream.harness.device.outcome import Outcome
+from sidestream.harness.device.vgpu import run_launch
 from sidestream.harness.exec.machine import Options
 from sidestream.harness.launch import Launch
 

@@ -2,7 +2,8 @@ import pytest
 from device_case import launch_of, line_of, run, text_of
 
 from sidestream.harness.cuda.memory import AllocationTable
-from sidestream.harness.device.vgpu import run_launch, tagged
+from sidestream.harness.device.outcome import tagged
+from sidestream.harness.device.vgpu import run_launch
 from sidestream.harness.errors import UsageError
 from sidestream.harness.exec.machine import Options
 
