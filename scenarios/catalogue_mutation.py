@@ -103,16 +103,21 @@ def _family(name: str, **facts: Any) -> tuple[Scenario, ...]:
     )
 
 
-def _decode(name: str, **facts: Any) -> tuple[Scenario, ...]:
-    """Return launches of few rows a sequence, which some kernels compile apart."""
+def _few(name: str, rows: int, **facts: Any) -> tuple[Scenario, ...]:
+    """Return launches of at most `rows` queries a sequence.
+
+    Some kernels compile those apart: for 16, as in decoding, or for 64.
+    """
+    many = (rows, 1, 0, rows // 3, rows // 2 + 1, 2)
     lengths: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
         "one": ((1, 0), (1, 0)),
-        "none": ((2, 0, 16), (0, 30, 0)),
-        "long": ((13, 0), (LONGEST_KV, 0)),
-        "many": ((16, 1, 0, 5, 9, 2) * 4, (276, 1, 40, 0, 129, 64) * 4),
-        # The work list takes 128 sequences at a time, and scans again for the rest.
-        "crowd": ((1, 2, 0) * 60, (3, 0, 1) * 60),
+        "none": ((2, 0, rows), (0, 30, 0)),
+        "long": ((rows - 3, 0), (LONGEST_KV, 0)),
+        "many": (many * 4, (276, 1, 40, 0, 129, 64) * 4),
     }
+    if rows < 64:
+        # The work list takes 128 sequences at a time, and scans again for the rest.
+        lengths["crowd"] = (1, 2, 0) * 60, (3, 0, 1) * 60
     return tuple(
         Scenario(
             name=f"mutate-{name}-{which}",
@@ -122,15 +127,21 @@ def _decode(name: str, **facts: Any) -> tuple[Scenario, ...]:
             lengths_kv=lengths_kv,
             lengths_q_form="prefix",
             lengths_kv_form="prefix",
-            max_len_q=16,
+            max_len_q=rows,
             max_len_kv=LONGEST_KV,
             tail_kv=9,
-            **(facts | ({"window_left": 4500} if which == "long" else {})),
+            causal="bottom_right",
+            window_left=4500 if which == "long" else 200,
+            **facts,
         )
         for which, (lengths_q, lengths_kv) in lengths.items()
     )
 
 
+_FEW_ROWS = {"decode": 16, "short": 64}
+_SERVED_WITH_FEW = {"d128": {"head_dim": 128}} | {
+    shape: SHAPES[shape] for shape in ("d192x128", "d256")
+}
 MUTATION: tuple[Scenario, ...] = (
     *_family("band-d128", head_dim=128, causal="bottom_right", window_left=200),
     *_family("causal-d128", head_dim=128, causal="bottom_right"),
@@ -163,13 +174,14 @@ MUTATION: tuple[Scenario, ...] = (
         descales=NARROW_FACTS["descales"],
         scale_out=40.0,
     ),
-    *_decode("decode-d128", head_dim=128, causal="bottom_right", window_left=200),
-    *_decode(
-        "decode-fp8-d128",
-        head_dim=128,
-        causal="bottom_right",
-        window_left=200,
-        **NARROW_FACTS,
+    *(
+        scenario
+        for kind, rows in _FEW_ROWS.items()
+        for shape, dims in _SERVED_WITH_FEW.items()
+        for scenario in (
+            *_few(f"{kind}-{shape}", rows, **dims),
+            *_few(f"{kind}-fp8-{shape}", rows, **(NARROW_FACTS | dims)),
+        )
     ),
 )
 """Not part of a check of everything: `record --scenario` takes them by name."""
