@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from sidestream.harness.runtime import (
     CudaError,
@@ -31,6 +33,8 @@ DISABLE_TIMING = 2
 MODES = ("global", "thread_local", "relaxed")
 _FIRST_HANDLE = 0x5EB0_0000
 
+G = TypeVar("G", Graph, GraphExec)
+
 
 @dataclass(kw_only=True)
 class Calls:
@@ -41,14 +45,11 @@ class Calls:
         device: Returns the current device.
         contexts: Current devices and contexts of threads; None for one device that
             every thread has.
-        last_error: Number of the last error of the runtime's interface, until it is
-            asked for.
     """
 
     runtime: Runtime
     device: Callable[[], int] = lambda: 0
     contexts: Contexts | None = None
-    last_error: int = 0
     _numbers: itertools.count[int] = field(
         default_factory=lambda: itertools.count(_FIRST_HANDLE)
     )
@@ -56,6 +57,19 @@ class Calls:
     _graphs: dict[int, Graph] = field(default_factory=dict)
     _execs: dict[int, GraphExec] = field(default_factory=dict)
     _pinned: dict[int, HostBlock] = field(default_factory=dict)
+    _errors: threading.local = field(default_factory=threading.local)
+
+    @property
+    def last_error(self) -> int:
+        """Number of the last error of the runtime's calls on this thread, or 0.
+
+        Each host thread has its own: CUDA Runtime API, "Error Handling".
+        """
+        return getattr(self._errors, "last", 0)
+
+    @last_error.setter
+    def last_error(self, number: int) -> None:
+        self._errors.last = number
 
     def stream(self, handle: int) -> Stream:
         """Return the stream of a handle."""
@@ -80,6 +94,8 @@ class Calls:
         self, stream: int, function: int, data: int, *, call: str
     ) -> None:
         """Let a stream call a C function, given by address, with one pointer."""
+        if not function:
+            raise CudaError("cudaErrorInvalidValue", f"{call} of no function")
         there = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
         self.runtime.launch_host_function(
             self.stream(stream), lambda: there(data), label=call
@@ -150,6 +166,9 @@ class Calls:
         call: str,
     ) -> None:
         """Copy bytes; `direction` is one of `copies.DIRECTIONS`."""
+        source_side, target_side = direction.split("2")
+        self._inside(source, size, on_device=source_side == "d", call=call)
+        self._inside(target, size, on_device=target_side == "d", call=call)
 
         def take() -> Run:
             data = ctypes.string_at(source, size)
@@ -183,18 +202,57 @@ class Calls:
         self, target: int, value: bytes, count: int, stream: int = 0, *, call: str
     ) -> None:
         """Fill memory with a value, `count` times; never waits."""
-        size = len(value) * count
+        self.fill_rows(target, 0, value, count, 1, stream, call=call)
+
+    def fill_rows(
+        self,
+        target: int,
+        pitch: int,
+        value: bytes,
+        width: int,
+        height: int,
+        stream: int = 0,
+        *,
+        call: str,
+    ) -> None:
+        """Fill `height` rows of `width` elements that start `pitch` bytes apart."""
+        size = len(value) * width
+        starts = [target + row * pitch for row in range(height)] if size else []
+        if starts:
+            self._inside(target, starts[-1] - target + size, on_device=True, call=call)
 
         def run() -> None:
-            ctypes.memmove(target, value * count, size)
+            for start in starts:
+                ctypes.memmove(start, value * width, size)
 
         self.runtime.enqueue(
             kind="fill",
             label=call,
             stream=self.stream(stream),
-            writes=[Span(target, size)],
+            writes=[Span(start, size) for start in starts],
             run=run,
         )
+
+    def _inside(self, address: int, size: int, *, on_device: bool, call: str) -> None:
+        """Refuse bytes that one allocation does not hold; pageable memory is not known.
+
+        Raises:
+            CudaError: cudaErrorInvalidValue.
+        """
+        with self.runtime.lock:
+            room = self.runtime.room_at(address)
+            known = on_device or room or not address
+            if size and known and size > room:
+                raise CudaError(
+                    "cudaErrorInvalidValue",
+                    f"{call} of {size} bytes at {address:#x}, where "
+                    + (f"{room} are allocated" if room else "nothing is allocated"),
+                    kind="out-of-bounds",
+                )
+
+    def memory_info(self) -> tuple[int, int]:
+        """Return the bytes of the current device that are free, and all of them."""
+        return self.runtime.memory_info(self.device())
 
     def begin_capture(self, stream: int, mode: int) -> None:
         """Begin to capture a stream."""
@@ -210,14 +268,20 @@ class Calls:
     def instantiate(self, graph: int, _flags: int = 0) -> int:
         """Make a graph executable."""
         handle = next(self._numbers)
-        self._execs[handle] = self.runtime.instantiate(self._graphs[graph])
+        self._execs[handle] = self.runtime.instantiate(_of(self._graphs, graph))
         return handle
 
     def launch_graph(self, exec: int, stream: int) -> None:
         """Replay a graph."""
-        self.runtime.launch_graph(self._execs[exec], self.stream(stream))
+        self.runtime.launch_graph(_of(self._execs, exec), self.stream(stream))
 
 
 def _ready(done: bool) -> None:  # noqa: FBT001 -- what a query says
     if not done:
         raise CudaError("cudaErrorNotReady", "not reached yet")
+
+
+def _of(graphs: dict[int, G], handle: int) -> G:
+    if handle not in graphs:
+        raise CudaError("cudaErrorInvalidValue", f"{handle:#x} is no graph")
+    return graphs[handle]

@@ -17,6 +17,7 @@ from sidestream.harness.bindings.common_calls import (
 )
 from sidestream.harness.bindings.context_calls import context_calls, device_calls
 from sidestream.harness.bindings.error_calls import error_calls
+from sidestream.harness.bindings.fill_calls import driver_fills, runtime_fills
 from sidestream.harness.bindings.signatures import bound
 from sidestream.harness.runtime import CudaError
 
@@ -65,8 +66,8 @@ def _answers(calls: Calls) -> Iterator[tuple[object, str, Answer]]:
 
 
 _NEEDS_CONTEXT = re.compile(
-    r"cu(MemAlloc|MemHostAlloc|StreamCreate\w*|EventCreate|CtxSynchronize"
-    r"|Memcpy\w+(?<!Async)|MemsetD\d+(?<!Async))$"
+    r"cu(MemAlloc|MemAllocHost|MemHostAlloc|MemGetInfo|StreamCreate\w*|EventCreate|CtxSynchronize"
+    r"|Memcpy\w*(?<!Async)|MemsetD\w+(?<!Async))$"
 )
 """Calls of the driver that take nothing which tells their context."""
 
@@ -132,13 +133,6 @@ def _runtime(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
             call="cudaMemcpyAsync",
         )
 
-    def memset(target: Any, value: int, count: int) -> None:
-        calls.fill(int(target), bytes([value & 255]), int(count), call="cudaMemset")
-
-    def memset_async(target: Any, value: int, count: int, stream: Any) -> None:
-        byte = bytes([value & 255])
-        calls.fill(int(target), byte, int(count), int(stream), call="cudaMemsetAsync")
-
     return {
         "cudaStreamCreate": lambda: create(),
         "cudaStreamCreateWithFlags": create,
@@ -149,8 +143,6 @@ def _runtime(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
         "cudaStreamIsCapturing": capturing,
         "cudaMemcpy": memcpy,
         "cudaMemcpyAsync": memcpy_async,
-        "cudaMemset": memset,
-        "cudaMemsetAsync": memset_async,
         "cudaMalloc": lambda size: calls.malloc(int(size), call="cudaMalloc"),
         "cudaMallocAsync": lambda size, stream: rt.malloc_async(
             int(size), calls.stream(int(stream))
@@ -167,6 +159,8 @@ def _runtime(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
         "cudaGraphInstantiate": lambda graph, flags=0: cuda.cudaGraphExec_t(
             calls.instantiate(int(graph))
         ),
+        "cudaMemGetInfo": calls.memory_info,
+        **runtime_fills(calls),
         **common_calls(calls, "cuda", RUNTIME_NAMES),
     }
 
@@ -189,20 +183,14 @@ def _driver(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
 
     def copier(direction: str, call: str, *, blocking: bool) -> Callable[..., None]:
         def copy(target: Any, source: Any, size: int, stream: Any = 0) -> None:
+            way = direction or calls.direction(int(target), int(source))
             calls.copy(
-                *(int(target), int(source), int(size), direction, int(stream)),
+                *(int(target), int(source), int(size), way, int(stream)),
                 blocking=blocking,
                 call=call,
             )
 
         return copy
-
-    def filler(width: int, call: str) -> Callable[..., None]:
-        def fill(target: Any, value: int, count: int, stream: Any = 0) -> None:
-            item = int(value).to_bytes(width, "little")
-            calls.fill(int(target), item, int(count), int(stream), call=call)
-
-        return fill
 
     copies = {
         f"cuMemcpy{name}{suffix}": copier(
@@ -211,9 +199,8 @@ def _driver(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
         for name, direction in (("HtoD", "h2d"), ("DtoH", "d2h"), ("DtoD", "d2d"))
         for suffix in ("", "Async")
     }
-    fills = {
-        f"cuMemsetD{8 * width}{suffix}": filler(width, f"cuMemsetD{8 * width}{suffix}")
-        for width in (1, 2, 4)
+    unified = {
+        f"cuMemcpy{suffix}": copier("", f"cuMemcpy{suffix}", blocking=not suffix)
         for suffix in ("", "Async")
     }
     return {
@@ -231,6 +218,10 @@ def _driver(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
         "cuMemHostAlloc": lambda size, flags: calls.host_alloc(
             int(size), call="cuMemHostAlloc"
         ),
+        "cuMemAllocHost": lambda size: calls.host_alloc(
+            int(size), call="cuMemAllocHost"
+        ),
+        "cuMemGetInfo": calls.memory_info,
         "cuStreamEndCapture": lambda stream: cuda.CUgraph(
             calls.end_capture(int(stream))
         ),
@@ -238,7 +229,8 @@ def _driver(calls: Calls, cuda: Any) -> dict[str, Callable[..., Any]]:
             calls.instantiate(int(graph))
         ),
         **copies,
-        **fills,
+        **unified,
+        **driver_fills(calls),
         **common_calls(calls, "cu", DRIVER_NAMES),
     }
 

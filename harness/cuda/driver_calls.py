@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -32,10 +32,12 @@ Deferred = Callable[[int, str, Callable[[], object]], bool]
 """Takes work for the stream of a handle, by its call; False if it is to run now."""
 
 
+Unknown = Callable[[str], NoReturn]
+"""Told what a chip does not tell; raises."""
+
+
 def driver_answers(
-    target: Callable[[], Chip],
-    memory: AllocationTable,
-    deferred: Deferred = lambda handle, call, work: False,
+    target: Callable[[], Chip], unknown: Unknown
 ) -> Iterator[tuple[object, str, object]]:
     """Yield (module, name, replacement) for both interfaces, where they exist.
 
@@ -44,27 +46,52 @@ def driver_answers(
 
     Args:
         target: Returns the chip to answer from, at the time of the call.
-        memory: What fills write to.
+        unknown: Told of an attribute that the chip does not tell; a real one has it,
+            so that no status is true.
+    """
+    yield from bound(_answers(target, unknown))
+
+
+def fill_answers(
+    memory: AllocationTable, deferred: Deferred
+) -> Iterator[tuple[object, str, object]]:
+    """Yield the driver's fills, over a table of allocations.
+
+    Args:
+        memory: What they write to.
         deferred: Asked first about every fill on a stream: one that is captured.
     """
-    yield from bound(_answers(target, memory, deferred))
+    if importlib.util.find_spec("cuda.bindings") is None:
+        return
+    driver: Any = importlib.import_module("cuda.bindings.driver")
+    fine, bad = driver.CUresult.CUDA_SUCCESS, driver.CUresult.CUDA_ERROR_INVALID_VALUE
+    made = _memsets(memory, fine, bad, deferred)
+    yield from bound((driver, name, call) for name, call in made.items())
 
 
 def _answers(
-    target: Callable[[], Chip], memory: AllocationTable, deferred: Deferred
+    target: Callable[[], Chip], unknown: Unknown
 ) -> Iterator[tuple[object, str, Any]]:
     if importlib.util.find_spec("cuda.bindings") is None:
         return
     driver: Any = importlib.import_module("cuda.bindings.driver")
     runtime: Any = importlib.import_module("cuda.bindings.runtime")
-    fine, bad = driver.CUresult.CUDA_SUCCESS, driver.CUresult.CUDA_ERROR_INVALID_VALUE
+    fine = driver.CUresult.CUDA_SUCCESS
 
     def answer(status: object, *values: object) -> Callable[..., tuple[object, ...]]:
         return lambda *args: (status, *values)
 
     def attribute(which: Any, device: Any = 0) -> tuple[object, int]:
+        return fine, known(which, "cuDeviceGetAttribute")
+
+    def runtime_attribute(which: Any, device: Any = 0) -> tuple[object, int]:
+        return done, known(which, "cudaDeviceGetAttribute")
+
+    def known(which: Any, call: str) -> int:
         value = target().attributes().get(int(which))
-        return (fine, value) if value is not None else (bad, 0)
+        if value is None:
+            unknown(f"{call} of {getattr(which, 'name', which)}")
+        return value
 
     def name(length: int, device: Any) -> tuple[object, bytes]:
         return fine, target().name.encode()[: length - 1]
@@ -85,15 +112,6 @@ def _answers(
         "cuStreamGetCtx": answer(fine, context),
     }.items():
         yield driver, function, value
-    for function, replacement in _memsets(memory, fine, bad, deferred).items():
-        yield driver, function, replacement
-
-    def runtime_attribute(which: Any, device: Any = 0) -> tuple[object, int]:
-        value = target().attributes().get(int(which))
-        if value is None:
-            return runtime.cudaError_t.cudaErrorInvalidValue, 0
-        return done, value
-
     done = runtime.cudaError_t.cudaSuccess
     for function, value in {
         "cudaGetDevice": answer(done, 0),

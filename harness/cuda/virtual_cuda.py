@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from sidestream.harness.cuda.driver_calls import driver_answers
+from sidestream.harness.cuda.driver_calls import driver_answers, fill_answers
 from sidestream.harness.cuda.memory import Allocation, AllocationTable
 from sidestream.harness.cuda.table_storages import POISON, TableStorages
 from sidestream.harness.errors import UnsupportedError
@@ -109,7 +109,8 @@ class VirtualCuda(VirtualTorch):
         yield from super().changes()
         for owner in (torch.cuda, torch.cuda.graphs):
             yield owner, "CUDAGraph", _no_graph
-        yield from driver_answers(lambda: self.chip, self.table, self._node)
+        yield from driver_answers(lambda: self.chip, self.runtime.not_modelled)
+        yield from fill_answers(self.table, self._node)
 
     def _node(self, handle: int, call: str, work: Callable[[], object]) -> bool:
         """Make a node of a driver's call on a captured stream; False if it is not."""

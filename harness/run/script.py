@@ -18,7 +18,6 @@ from sidestream.harness.bindings.calls import Calls
 from sidestream.harness.bindings.interfaces import answers
 from sidestream.harness.bindings.refusals import refusals
 from sidestream.harness.cuda.driver_calls import driver_answers
-from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.device.outcome import Outcome
 from sidestream.harness.drivers.cudnn_handles import CudnnWithoutLibrary
 from sidestream.harness.drivers.package_caches import SWITCHED_OFF
@@ -141,7 +140,7 @@ def run_script(
         # What the device is, then, in the place of some of it, what it does.
         for owner, name, value in (
             *refusals(runtime.not_modelled),
-            *driver_answers(lambda: activation.chip, AllocationTable()),
+            *driver_answers(lambda: activation.chip, runtime.not_modelled),
             *answers(Calls(runtime=runtime, device=contexts.device, contexts=contexts)),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))

@@ -36,6 +36,11 @@ CONTEXT_RULE = Rule(
     title="CUDA Driver API, Context Management: a thread has a current context before "
     "calls that need one",
 )
+BOUNDS_RULE = Rule(
+    id="host.bounds",
+    title="CUDA Driver API, Memory Management: what is copied or filled lies in one "
+    "allocation",
+)
 _RULES = {
     "cudaErrorInvalidResourceHandle": ("contract", DEVICE_RULE),
     "cudaErrorDeviceUninitialized": ("contract", CONTEXT_RULE),
@@ -44,6 +49,7 @@ _RULES = {
 _NEEDS = {
     CAPTURE_RULE.id: "the call before the capture or after it",
     DEVICE_RULE.id: "streams, events and memory of the device that is current",
+    BOUNDS_RULE.id: "an address and a size within the allocation",
     CONTEXT_RULE.id: "cuCtxSetCurrent, or a call of the runtime, in this thread first",
 }
 _CONSEQUENCE = "cudaErrorStreamCaptureInvalidated"
@@ -58,6 +64,8 @@ def refused(seen: Sequence[Refusal]) -> tuple[Finding, ...]:
     found = []
     for refusal in seen:
         kind, rule = _RULES.get(refusal.name, ("", CAPTURE_RULE))
+        if refusal.kind:
+            kind, rule = refusal.kind, BOUNDS_RULE
         if refusal.name.startswith("cudaErrorStreamCapture"):
             kind = "" if refusal.name == _CONSEQUENCE else "capture"
         if kind:

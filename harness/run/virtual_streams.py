@@ -19,7 +19,6 @@ from sidestream.harness.bindings.calls import Calls
 from sidestream.harness.bindings.interfaces import answers
 from sidestream.harness.bindings.refusals import refusals
 from sidestream.harness.cuda.driver_calls import driver_answers
-from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.dsl.activation import Activation
 from sidestream.harness.dsl.capture import Capture
 from sidestream.harness.exec.machine import Options
@@ -80,7 +79,7 @@ def virtual_streams(
         stack.enter_context(device)
         for owner, name, value in (
             *refusals(runtime.not_modelled),
-            *driver_answers(lambda: chip, AllocationTable()),
+            *driver_answers(lambda: chip, runtime.not_modelled),
             *answers(Calls(runtime=runtime, device=contexts.device, contexts=contexts)),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))

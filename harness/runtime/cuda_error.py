@@ -29,10 +29,17 @@ NUMBERS = {
 
 
 class CudaError(SidestreamError, RuntimeError):
-    """A call that the CUDA runtime would refuse; `name` and `number` as it has them."""
+    """A call that the CUDA runtime would refuse; `name` and `number` as it has them.
 
-    def __init__(self, name: str, message: str) -> None:
+    Args:
+        name: One of `NUMBERS`.
+        message: What was wrong.
+        kind: Of the finding that it is, where the name alone does not tell.
+    """
+
+    def __init__(self, name: str, message: str, *, kind: str = "") -> None:
         self.name = name
+        self.kind = kind
         self.noted = False
         """Whether the runtime has taken note of it."""
         self.number = NUMBERS[name]

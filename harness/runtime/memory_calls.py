@@ -1,10 +1,9 @@
-"""Calls on memory: device and pinned allocation, copies, accesses of the host."""
+"""Calls on memory of the devices: allocation, and whose an address is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
-from sidestream.harness.runtime import copies
 from sidestream.harness.runtime.allocator import (
     Allocator,
     Backing,
@@ -12,18 +11,18 @@ from sidestream.harness.runtime.allocator import (
     Statistics,
 )
 from sidestream.harness.runtime.blocks import Block
-from sidestream.harness.runtime.clock import join
+from sidestream.harness.runtime.copy_calls import CopyCalls
 from sidestream.harness.runtime.cuda_error import CudaError
 from sidestream.harness.runtime.landing import Landing
-from sidestream.harness.runtime.op import CallSite, Op, Run, here
-from sidestream.harness.runtime.pinned import HOST, HostBlock, PinnedMemory
-from sidestream.harness.runtime.spans import Span, merge
+from sidestream.harness.runtime.op import CallSite, here
+from sidestream.harness.runtime.pinned import PinnedMemory
+from sidestream.harness.runtime.spans import Span
 from sidestream.harness.runtime.state import DEPTH
 from sidestream.harness.runtime.stream_memory import StreamMemoryCalls
 from sidestream.harness.runtime.streams import Stream
 
 
-class MemoryCalls(StreamMemoryCalls):
+class MemoryCalls(StreamMemoryCalls, CopyCalls):
     """Memory of the devices and of the host.
 
     Args:
@@ -141,6 +140,27 @@ class MemoryCalls(StreamMemoryCalls):
             found = (a.device for a in self._allocators if a.at(start) is not None)
             return next(found, None)
 
+    def room_at(self, address: int) -> int:
+        """Return the bytes from an address to the end of its allocation, or 0.
+
+        Allocations are those of devices and of pinned memory; of one only what was
+        asked for counts.
+        """
+        with self.lock:
+            start = self.tenancies.start_of(address)
+            pinned = self._pinned.at(address)
+            if pinned is not None:
+                return max(0, pinned.address + pinned.requested - address)
+            if start is None:
+                return 0
+            if start in self._raw:
+                size = self._raw[start][1]
+            else:
+                found = (a.at(start) for a in self._allocators)
+                block = next((b for b in found if b is not None), None)
+                size = block.requested if block is not None else self._async[start]
+            return max(0, start + size - address)
+
     def blocks(self, device: int = 0) -> Iterator[Block]:
         """Return the allocated blocks of a device."""
         return self._allocators[device].blocks()
@@ -162,6 +182,14 @@ class MemoryCalls(StreamMemoryCalls):
     def memory_stats(self, device: int = 0) -> Statistics:
         """Return bytes and counts of a device's allocator."""
         return self._allocators[device].stats
+
+    def memory_info(self, device: int = 0) -> tuple[int, int]:
+        """Return the bytes of a device that are free, and all of them."""
+        with self.lock:
+            raw = sum(size for home, size in self._raw.values() if home == device)
+            allocator = self._allocators[device]
+            free = allocator.capacity - allocator.stats.reserved - raw
+            return free, allocator.capacity
 
     def empty_cache(self, device: int = 0, *, site: CallSite | None = None) -> None:
         """Give unused segments back to the driver: `torch.cuda.empty_cache`.
@@ -218,187 +246,3 @@ class MemoryCalls(StreamMemoryCalls):
             self._wait_for_device("cudaFree", device, site or here())
             self.shadow.forget(Span(address, size))
             self._backing.release(address)
-
-    def malloc_host(
-        self, size: int, *, call: str = "", site: CallSite | None = None
-    ) -> HostBlock:
-        """Allocate pinned host memory from torch's caching host allocator.
-
-        Args:
-            size: Bytes.
-            call: What the program asks the driver with, where it does so itself.
-            site: Where.
-        """
-        with self.lock:
-            misses, site = self._pinned.misses, site or here()
-            block = self._pinned.malloc(size, capturing=len(self._captures))
-            if call:
-                self.reservations.asked(call, size, site)
-            elif self._pinned.misses > misses:
-                self.reservations.missed("cudaHostAlloc", size, site, cache=HOST)
-            self._begin_tenancy(block.address, block.size, "host", site)
-            return block
-
-    def free_host(self, block: HostBlock, *, site: CallSite | None = None) -> None:
-        """Free pinned host memory; it is reused after the copies that use it."""
-        site = site or here()
-
-        def work() -> None:
-            self._end_tenancy(block.address, site)
-            self._pinned.free(block, capturing=len(self._captures))
-
-        self.lock.at_the_end(work)
-
-    def empty_host_cache(self, *, site: CallSite | None = None) -> None:
-        """Give unused pinned memory back to the driver: `torch._C._host_emptyCache`."""
-        with self.lock:
-            size = 0
-            for block in self._pinned.empty():
-                self.shadow.forget(Span(block.address, block.size))
-                size += block.size
-            self.reservations.emptied(size, site or here(), cache=HOST)
-
-    def register_host(self, address: int, size: int) -> HostBlock:
-        """Pin host memory where it lies: `cudaHostRegister`."""
-        with self.lock:
-            self.reservations.asked("cudaHostRegister", size, here())
-            return self._pinned.register(address, size)
-
-    def unregister_host(self, address: int) -> None:
-        """Undo `register_host`.
-
-        Raises:
-            CudaError: cudaErrorInvalidValue.
-        """
-        with self.lock:
-            block = self._pinned.unregister(address)
-            self.shadow.forget(Span(block.address, block.size))
-
-    def pinned_at(self, address: int) -> HostBlock | None:
-        """Return the pinned block that holds a host address, or None."""
-        with self.lock:
-            return self._pinned.at(address)
-
-    def copy(
-        self,
-        *,
-        direction: str,
-        reads: Sequence[Span],
-        writes: Sequence[Span],
-        stream: Stream,
-        take: Callable[[], Run],
-        blocking: bool = False,
-        label: str = "",
-        site: CallSite | None = None,
-    ) -> Op | None:
-        """Copy between host and device, or within one of them.
-
-        Whether host memory is pinned is looked up by its address.
-
-        Args:
-            direction: `h2d`, `d2h`, `d2d` or `h2h`.
-            reads: The source.
-            writes: The destination.
-            stream: Where the copy goes.
-            take: Returns what does the copy. Called within this call where a pageable
-                source is staged, so it must keep the bytes by then; else called when
-                the copy lands.
-            blocking: False is `cudaMemcpyAsync`, True `cudaMemcpy`. A blocking copy
-                of torch is an asynchronous one and then a wait for the stream.
-            label: What reports call it.
-            site: Where host code asked for it.
-
-        On a stream that is capturing the copy becomes a node like any other, which
-        reads pageable memory when it is replayed; torch refuses to capture such a one.
-
-        Raises:
-            CudaError: as `enqueue`; cudaErrorStreamCaptureUnsupported for a blocking
-                copy on a stream that is capturing.
-        """
-        site = site or here()
-        label = label or f"copy {direction}"
-        host = (reads if direction[0] == "h" else writes)[:1]
-        with self.lock:
-            block = self._pinned.at(host[0].start) if host else None
-            pinned = block is not None
-            if not pinned:
-                # Pageable memory is read or complete within the call: nothing races
-                # with it, and its addresses come and go unseen.
-                reads = () if direction[0] == "h" else reads
-                writes = () if direction[2] == "h" else writes
-            rule = copies.rule(direction, pinned=pinned, blocking=blocking)
-            captured = stream.capture is not None
-            if blocking and captured:
-                raise CudaError(
-                    "cudaErrorStreamCaptureUnsupported",
-                    f"{label} blocks on {stream}, which is capturing",
-                )
-            if rule.waits_before:
-                clock, waits, until = self._work_of(stream)
-                self._wait(label, str(stream), waits, until, site)
-                join(self.order.host().clock, clock)
-            if block is not None and direction != "d2d":
-                block.uses[stream] = None
-            if rule.staged and not captured:
-                run = take()
-            else:
-
-                def run() -> None:
-                    take()()
-
-            op = self.enqueue(
-                kind="copy",
-                label=label,
-                stream=stream,
-                reads=reads,
-                writes=writes,
-                run=run,
-                site=site,
-            )
-            if rule.waits and op is not None:
-                self._wait(label, str(stream), (op.id,), stream.busy_until, site)
-                join(self.order.host().clock, op.clock)
-            return op
-
-    def host_access(
-        self,
-        span: Span,
-        *,
-        write: bool,
-        label: str = "",
-        site: CallSite | None = None,
-    ) -> None:
-        """Tell that host code touches memory that the device may touch as well.
-
-        Of interest is pinned and managed memory. Within an operation that lands (a
-        host function) the access counts as that operation's.
-
-        Args:
-            span: The bytes.
-            write: Whether it writes them.
-            label: What reports call it; `host read` or `host write` if absent.
-            site: Where.
-        """
-        reads, writes = ((), (span,)) if write else ((span,), ())
-        label = label or ("host write" if write else "host read")
-        with self.lock:
-            if self._landing_op is not None:
-                self._touch(self._landing_op, reads, writes)
-            else:
-                self._touch_by_host(reads, writes, label, site or here())
-
-    def _touch_by_host(
-        self, reads: Sequence[Span], writes: Sequence[Span], label: str, site: CallSite
-    ) -> None:
-        host = self.order.host()
-        op = self._op(
-            "host",
-            label,
-            host.agent,
-            dict(host.clock),
-            merge(reads),
-            merge(writes),
-            site=site,
-            where=host.name,
-        )
-        self._touch(op, op.reads, op.writes)

@@ -64,11 +64,13 @@ class Refusal:
         name: Of the error, e.g. `cudaErrorStreamCaptureUnsupported`.
         message: What was wrong.
         site: Where.
+        kind: Of the finding that it is, where the name alone does not tell.
     """
 
     name: str
     message: str
     site: CallSite
+    kind: str = ""
 
 
 class State:
@@ -423,14 +425,16 @@ class State:
             cells = self.shadow.cells(span)
             return cells[0].write if cells and cells[0].start == span.start else None
 
-    def refuse(self, name: str, message: str) -> None:
+    def refuse(self, name: str, message: str, *, kind: str = "") -> None:
         """Take note of a call that torch refuses before CUDA would."""
-        self.refusals.append(Refusal(name=name, message=message, site=here()))
+        made = Refusal(name=name, message=message, site=here(), kind=kind)
+        self.refusals.append(made)
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, CudaError) and not error.noted:
             error.noted = True
-            self.refuse(error.name, str(error).removeprefix(f"{error.name}: "))
+            text = str(error).removeprefix(f"{error.name}: ")
+            self.refuse(error.name, text, kind=error.kind)
 
     def _not_in_host_function(self, call: str) -> None:
         """Refuse a CUDA call that a host function makes (`cudaLaunchHostFunc`).

@@ -1,6 +1,7 @@
 """cuda.bindings on the virtual runtime: the calls that packages make themselves."""
 
 import ctypes
+import threading
 from contextlib import ExitStack
 from unittest import mock
 
@@ -11,13 +12,15 @@ from sidestream.harness.bindings.calls import Calls
 from sidestream.harness.bindings.interfaces import answers
 from sidestream.harness.bindings.refusals import refusals
 from sidestream.harness.cuda.driver_calls import driver_answers
-from sidestream.harness.cuda.memory import AllocationTable
 from sidestream.harness.dsl.chip import CHIPS
 from sidestream.harness.errors import UnsupportedError
+from sidestream.harness.run.script_refusals import refused
 from sidestream.harness.runtime import Landing, Runtime
 from sidestream.harness.vtorch.attributes import replaced_attributes
 
 OK = runtime.cudaError_t.cudaSuccess
+_HOST = (ctypes.c_uint8 * 96)()
+_TO_DEVICE = runtime.cudaMemcpyKind.cudaMemcpyHostToDevice
 FINE = driver.CUresult.CUDA_SUCCESS
 
 
@@ -80,13 +83,16 @@ def test_arguments_that_a_call_does_not_take_are_an_error(rt, call, words):
         call()
 
 
-def test_what_a_chip_tells_may_be_asked_for_by_name():
+def test_what_a_chip_tells_may_be_asked_for_by_name(rt):
     chip = CHIPS["sm_120a"]
-    with replaced_attributes(driver_answers(lambda: chip, AllocationTable())):
+    with replaced_attributes(driver_answers(lambda: chip, rt.not_modelled)):
         processors = runtime.cudaDeviceAttr.cudaDevAttrMultiProcessorCount
         told = runtime.cudaDeviceGetAttribute(device=0, attr=processors)
         assert told == (OK, chip.sms)
         assert driver.cuDeviceGetName(dev=0, length=7) == (FINE, b"NVIDIA")
+        attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE
+        with pytest.raises(UnsupportedError, match="ATTRIBUTE_CLOCK_RATE has no model"):
+            driver.cuDeviceGetAttribute(attribute, 0)
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -201,6 +207,77 @@ def test_a_copy_finds_its_direction_out(rt):
     place = ctypes.addressof(back)
     assert runtime.cudaMemcpyAsync(place, memory, 4, default, made) == (OK,)
     assert back.raw == b"\0" * 4  # the host has waited, for the copy of zeros
+
+
+def test_every_thread_has_a_last_error_of_its_own(rt):
+    refused = runtime.cudaError_t.cudaErrorInvalidValue
+    other = []
+    assert runtime.cudaFree(1) == (refused,)
+    thread = threading.Thread(target=lambda: other.append(runtime.cudaGetLastError()))
+    thread.start()
+    thread.join()
+    assert (other, runtime.cudaGetLastError()) == ([(OK,)], (refused,))
+
+
+@pytest.mark.parametrize("suffix", ["", "Async"])
+@pytest.mark.parametrize(
+    ("module", "name", "item"),
+    [
+        (runtime, "cudaMemset2D", b"\x07"),
+        (driver, "cuMemsetD2D8", b"\x07"),
+        (driver, "cuMemsetD2D16", b"\x07\0"),
+        (driver, "cuMemsetD2D32", b"\x07\0\0\0"),
+    ],
+)
+def test_rows_are_filled_a_pitch_apart(rt, module, name, item, suffix):
+    stream_of_it = (stream(),) if suffix else ()
+    memory = int(runtime.cudaMalloc(64)[1])
+    ctypes.memset(memory, 1, 64)
+    fill = getattr(module, name + suffix)
+    status, *_ = fill(memory + 8, 24, 7, 2, 2, *stream_of_it)
+    assert int(status) == 0
+    rt.drain()
+    row = item * 2 + b"\1" * (24 - 2 * len(item))
+    assert ctypes.string_at(memory + 8, 48) == row * 2
+    status, *_ = fill(memory + 8, 24, 7, 2, 4, *stream_of_it)
+    assert int(status) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda at: runtime.cudaMemset(at, 0, 65),
+        lambda at: driver.cuMemsetD32(at + 32, 0, 9),
+        lambda at: runtime.cudaMemcpy(at, ctypes.addressof(_HOST), 65, _TO_DEVICE),
+        lambda at: driver.cuMemcpyDtoH(ctypes.addressof(_HOST), at + 1, 64),
+        lambda at: driver.cuMemcpyDtoD(at, at + 64, 1),
+        lambda at: driver.cuMemcpyHtoD(at, 0, 8),
+    ],
+)
+def test_bytes_that_no_allocation_holds_are_refused_and_told(rt, call):
+    memory = int(runtime.cudaMalloc(64)[1])
+    status, *_ = call(memory)
+    assert int(status) == 1
+    (found,) = refused(rt.refusals)
+    assert (found.kind, found.rule.id) == ("out-of-bounds", "host.bounds")
+
+
+def test_a_copy_finds_its_direction_from_both_addresses(rt):
+    memory = driver.cuMemAlloc(8)[1]
+    pinned = driver.cuMemAllocHost(8)[1]
+    ctypes.memmove(pinned, b"abcdefgh", 8)
+    assert driver.cuMemcpy(memory, pinned, 8) == (FINE,)
+    assert driver.cuMemcpyAsync(ctypes.addressof(_HOST), memory, 8, stream()) == (FINE,)
+    assert bytes(_HOST)[:8] == b"abcdefgh"
+    free, total = driver.cuMemGetInfo()[1:]
+    assert total - free == 8
+
+
+def test_handles_of_nothing_are_refused(rt):
+    status = runtime.cudaError_t.cudaErrorInvalidValue
+    assert runtime.cudaLaunchHostFunc(stream(), 0, 0) == (status,)
+    assert runtime.cudaGraphInstantiate(1, 0) == (status, None)
+    assert runtime.cudaGraphLaunch(1, stream()) == (status,)
 
 
 def test_the_last_error_is_told_once(rt):
