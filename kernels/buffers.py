@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sidestream.kernels.common.config import ATOM_BYTES
 from sidestream.kernels.errors import ContractError
 from sidestream.kernels.footprint import collide, footprint
 from sidestream.kernels.protocol import DeviceTensor
@@ -44,6 +45,9 @@ class CallTensors:
     descale_v: DeviceTensor | None
     scale_out: DeviceTensor | None
     amax: DeviceTensor | None
+    scales_q: DeviceTensor | None
+    scales_k: DeviceTensor | None
+    scales_v: DeviceTensor | None
 
 
 def _dtype_name(tensor: DeviceTensor) -> str:
@@ -187,10 +191,11 @@ def check_factors(tensors: CallTensors, spec: AttentionSpec) -> None:
         ContractError: naming the scalar and the rule it breaks.
     """
     inputs, output = "one-byte inputs", "a one-byte output"
+    factors = "one-byte inputs with a factor each"
     for name, needed, reason in (
-        ("descale_q", spec.narrow, inputs),
-        ("descale_k", spec.narrow, inputs),
-        ("descale_v", spec.narrow, inputs),
+        ("descale_q", spec.descaled, factors),
+        ("descale_k", spec.descaled, factors),
+        ("descale_v", spec.descaled, factors),
         ("scale_out", spec.narrow_output, output),
         ("amax", spec.narrow, inputs),
     ):
@@ -206,6 +211,51 @@ def check_factors(tensors: CallTensors, spec: AttentionSpec) -> None:
         if shape not in ((), (1,)):
             raise ContractError(f"{name} has shape {shape}; expected () or (1,)")
         _require_aligned(name, tensor, 4)
+
+
+def check_scales(tensors: CallTensors, spec: AttentionSpec) -> tuple[int, int, int]:
+    """Check presence, dtype and shape of the scales; how many atoms a head has.
+
+    The atoms that lengths need are known on the device only. A token has one, so that
+    there has to be one wherever there are tokens.
+
+    Raises:
+        ContractError: naming the scales and the rule they break.
+    """
+    found = []
+    for name, of, heads in (
+        ("scales_q", tensors.q, spec.heads_q),
+        ("scales_k", tensors.k, spec.heads_kv),
+        ("scales_v", tensors.v, spec.heads_kv),
+    ):
+        tensor: DeviceTensor | None = getattr(tensors, name)
+        if not spec.block_scaled:
+            if tensor is not None:
+                raise ContractError(
+                    f"{name} is given, but the plan is not block-scaled"
+                )
+            found.append(0)
+            continue
+        if tensor is None:
+            raise ContractError(f"{name} is missing; the plan is block-scaled")
+        _require_dtype(name, tensor, "float8_e8m0fnu")
+        _require_shape(name, tensor, (heads, "atoms", ATOM_BYTES))
+        atoms = int(tensor.shape[1])
+        steps = tuple(int(step) for step in tensor.stride())
+        dense = (
+            steps[2] == 1
+            and (atoms < 2 or steps[1] == ATOM_BYTES)
+            and (heads < 2 or steps[0] == atoms * ATOM_BYTES)
+        )
+        if atoms and not dense:
+            raise ContractError(f"{name} must be dense")
+        if atoms >= MAX_TOKENS:
+            raise ContractError(f"{name} has {atoms} atoms; at most {MAX_TOKENS - 1}")
+        if int(of.shape[0]) and not atoms:
+            raise ContractError(f"{name} has no atom, though there are tokens")
+        _require_aligned(name, tensor, ALIGNMENT)
+        found.append(atoms)
+    return found[0], found[1], found[2]
 
 
 def check_workspace(workspace: DeviceTensor, required: int) -> None:
@@ -241,6 +291,9 @@ def check_disjoint(tensors: CallTensors) -> None:
         "descale_k": tensors.descale_k,
         "descale_v": tensors.descale_v,
         "scale_out": tensors.scale_out,
+        "scales_q": tensors.scales_q,
+        "scales_k": tensors.scales_k,
+        "scales_v": tensors.scales_v,
     }
     outputs = [(name, footprint(t)) for name, t in written.items() if t is not None]
     inputs = [(name, footprint(t)) for name, t in read.items() if t is not None]

@@ -13,7 +13,7 @@ from cutlass import Float32, Int32, Int64
 from sidestream.kernels import buffers
 from sidestream.kernels.common.config import Each
 from sidestream.kernels.common.launch import compile_launch
-from sidestream.kernels.common.operands import Factors, Packed, Problem
+from sidestream.kernels.common.operands import Factors, Packed, Problem, Scales
 from sidestream.kernels.common.tokens import pointers
 from sidestream.kernels.common.worklist import workspace_words
 from sidestream.kernels.errors import ContractError
@@ -67,6 +67,7 @@ def config_of(spec: AttentionSpec) -> KernelConfig:
         "prefix_q": spec.lengths_q == "prefix",
         "prefix_kv": spec.lengths_kv == "prefix",
         "negative_scale": spec.softmax_scale < 0.0,
+        "block_scaled": spec.block_scaled,
     }
     if spec.arch == "sm_100a":
         return Sm100Config(**facts)
@@ -136,14 +137,18 @@ class Compiled:
         descale_v: DeviceTensor | None = None,
         scale_out: DeviceTensor | None = None,
         amax: DeviceTensor | None = None,
+        scales_q: DeviceTensor | None = None,
+        scales_k: DeviceTensor | None = None,
+        scales_v: DeviceTensor | None = None,
     ) -> None:
         """Enqueue the work-list kernel and the forward kernel on `stream`.
 
         One-byte inputs stand for their numbers times `descale_q`, `descale_k` and
-        `descale_v`; a one-byte output is the result times `scale_out`, rounded to the
-        nearest and held to the largest finite number. `amax` becomes the largest
-        magnitude of the result in live rows, before that factor and the rounding, NaN
-        passed over: 0 where there is none, whatever it held.
+        `descale_v`, or, of a block-scaled plan, times their scales; a one-byte output
+        is the result times `scale_out`, rounded to the nearest and held to the largest
+        finite number. `amax` becomes the largest magnitude of the result in live rows,
+        before that factor and the rounding, NaN passed over: 0 where there is none,
+        whatever it held.
 
         Args:
             q: (T_q, heads_q, head_dim); T_q is a capacity, rows past the live total
@@ -157,11 +162,23 @@ class Compiled:
             workspace: at least `Plan.workspace_bytes()`, 128-byte aligned.
             stream: stream handle.
             sinks: float32 (heads_q,), if declared.
-            descale_q: float32 scalar, () or (1,), with one-byte inputs only.
+            descale_q: float32 scalar, () or (1,), with one-byte inputs only, and not
+                with block-scaled ones.
             descale_k: likewise.
             descale_v: likewise.
             scale_out: likewise, with a one-byte output only.
-            amax: likewise, with one-byte inputs only; written.
+            amax: float32 scalar, with one-byte inputs only; written.
+            scales_q: float8_e8m0fnu (heads_q, atoms, 512), dense, with block-scaled
+                inputs only: an atom for every 128 tokens of a sequence, or part of
+                them, sequences one behind the other. In an atom the scale of token
+                128*a + r and columns 32*b to 32*b + 31 is byte
+                16*(r % 32) + 4*(r // 32) + b. None may be NaN where there are tokens
+                and columns; what else an atom holds does not matter. Atoms that
+                lengths ask for past the end are taken as the last one.
+            scales_k: likewise, (heads_kv, atoms, 512).
+            scales_v: (heads_kv, atoms, 512), as many atoms as `scales_k`, each of 128
+                tokens and all columns: that of column r and tokens 128*a + 32*b to
+                128*a + 32*b + 31 is byte 16*(r % 32) + 4*(r // 32) + b.
 
         Raises:
             ContractError: metadata that break the plan; nothing was launched.
@@ -181,6 +198,9 @@ class Compiled:
             descale_v=descale_v,
             scale_out=scale_out,
             amax=amax,
+            scales_q=scales_q,
+            scales_k=scales_k,
+            scales_v=scales_v,
         )
         spec = self.spec
         view_q = buffers.check_tokens(
@@ -210,6 +230,11 @@ class Compiled:
         buffers.check_lengths("lengths_kv", lengths_kv, spec.lengths_kv, spec.batch)
         buffers.check_sinks(sinks, spec)
         buffers.check_factors(tensors, spec)
+        atoms = buffers.check_scales(tensors, spec)
+        if atoms[2] != atoms[1]:
+            raise ContractError(
+                f"scales_v has {atoms[2]} atoms, scales_k has {atoms[1]}"
+            )
         buffers.check_workspace(workspace, workspace_bytes(spec))
         buffers.check_device(tensors)
         buffers.check_disjoint(tensors)
@@ -235,13 +260,17 @@ class Compiled:
         places = (view_q, view_k, view_v, view_out)
         optional = (lse, sinks)
         factors = (descale_q, descale_k, descale_v, scale_out, amax)
+        scales = (scales_q, scales_k, scales_v)
         addresses = (
             *(view.address if view.tokens else borrowed for view in places),
             *(tensor.data_ptr() if tensor is not None else 0 for tensor in optional),
             lengths_q.data_ptr(),
             lengths_kv.data_ptr(),
             workspace.data_ptr(),
-            *(tensor.data_ptr() if tensor is not None else 0 for tensor in factors),
+            *(
+                tensor.data_ptr() if tensor is not None else 0
+                for tensor in factors + scales
+            ),
         )
         at = pointers(self.config, addresses)
         q_at, k_at, v_at, out_at = (
@@ -249,6 +278,10 @@ class Compiled:
             for place, view in zip(at[:4], places, strict=True)
         )
         lse_at, sinks_at, lengths_q_at, lengths_kv_at, workspace_at = at[4:9]
+        scaled = None
+        if spec.block_scaled:
+            pairs = zip(at[14:], atoms, strict=True)
+            scaled = Each(*(Scales(place, Int32(count)) for place, count in pairs))
         problem = Problem(
             out=out_at,
             lse=lse_at,
@@ -263,7 +296,7 @@ class Compiled:
             left=Int32(min(spec.window_left or 0, MAX_TOKENS)),
             right=Int32(min(spec.right or 0, MAX_TOKENS)),
             scale_log2=Float32(abs(spec.softmax_scale) * math.log2(math.e)),
-            factors=Factors(*at[9:]),
+            factors=Factors(*at[9:14], scales=scaled),
         )
         self.function(
             Each(q_at, k_at, v_at),
@@ -281,7 +314,8 @@ class Compiled:
 def workspace_bytes(spec: AttentionSpec) -> int:
     """Scratch bytes for `spec`, a multiple of the workspace alignment."""
     align = buffers.WORKSPACE_ALIGNMENT
-    return -(-4 * workspace_words(spec.batch) // align) * align
+    words = workspace_words(spec.batch, block_scaled=spec.block_scaled)
+    return -(-4 * words // align) * align
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,6 +67,9 @@ class Compiled(Protocol):
         descale_v: DeviceTensor | None = None,
         scale_out: DeviceTensor | None = None,
         amax: DeviceTensor | None = None,
+        scales_q: DeviceTensor | None = None,
+        scales_k: DeviceTensor | None = None,
+        scales_v: DeviceTensor | None = None,
     ) -> None:
         """Enqueue one call on `stream`.
 

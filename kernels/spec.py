@@ -51,7 +51,11 @@ class AttentionSpec:
     and `j >= diagonal - window_left`; `causal` is `window_right == 0` with its anchor.
 
     One-byte inputs stand for their numbers times a float32 factor each, which `execute`
-    takes as device scalars; it then also writes the output's largest magnitude.
+    takes as device scalars; it then also writes the output's largest magnitude. With
+    `block_scaled` (MXFP8) no tensor has a factor, and every 32 elements along the
+    dimension that is contracted have a scale, a power of two of one byte (UE8M0): 32
+    columns of a row of Q or K, 32 keys of a column of V, counted from a sequence's
+    first. `docs/kernels.md` has the order of the scales.
 
     Args:
         dtype: element type of Q, K and V.
@@ -74,6 +78,8 @@ class AttentionSpec:
         lengths_q: int32 counts (B,) or prefix sums (B+1,) with any base.
         lengths_kv: likewise, independently.
         scale: factor on the scores, 1/sqrt(head_dim) when None; any finite non-zero.
+        block_scaled: whether one-byte inputs have a scale for every 32 elements, and no
+            factor; on sm_100a only.
         arch: compilation target.
         multiprocessors: what the persistent grid fills, the card's usual when None.
     """
@@ -96,6 +102,7 @@ class AttentionSpec:
     lengths_q: LengthForm = "counts"
     lengths_kv: LengthForm = "counts"
     scale: float | None = None
+    block_scaled: bool = False
     arch: Arch = "sm_120a"
     multiprocessors: int | None = None
 
@@ -106,8 +113,13 @@ class AttentionSpec:
 
     @property
     def narrow(self) -> bool:
-        """Whether Q, K and V are of one byte, and come with factors of their own."""
+        """Whether Q, K and V are of one byte, and come with factors or scales."""
         return element_bytes(self.dtype) == 1
+
+    @property
+    def descaled(self) -> bool:
+        """Whether Q, K and V come with a factor each."""
+        return self.narrow and not self.block_scaled
 
     @property
     def output_dtype(self) -> DType:
@@ -162,6 +174,12 @@ def check_spec(spec: AttentionSpec) -> None:
         raise PlanError(
             f"out_dtype is {spec.out_dtype}; {spec.dtype} inputs give their own type"
         )
+    if spec.block_scaled and not spec.narrow:
+        raise PlanError(
+            f"block_scaled is set; it needs one-byte inputs, dtype is {spec.dtype}"
+        )
+    if spec.block_scaled and spec.arch != "sm_100a":
+        raise PlanError(f"block_scaled is not served on {spec.arch}, only on sm_100a")
     if spec.anchor is not None:
         _require_choice("anchor", spec.anchor, get_args(Anchor))
     for name in ("batch", "heads_q", "heads_kv", "max_len_q", "max_len_kv"):

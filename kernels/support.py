@@ -39,9 +39,18 @@ def _outputs(dtype: str) -> tuple[dict[str, Any], ...]:
     return tuple({"dtype": dtype, "out_dtype": out} for out in get_args(DType))
 
 
+def _scaled() -> tuple[dict[str, Any], ...]:
+    """Spell those of block-scaled inputs of either type."""
+    narrow = [dtype for dtype in get_args(DType) if element_bytes(dtype) == 1]
+    return tuple(
+        facts | {"block_scaled": True} for dtype in narrow for facts in _outputs(dtype)
+    )
+
+
 FEATURES: Mapping[str, tuple[dict[str, Any], ...]] = MappingProxyType(
     {
         **{dtype: _outputs(dtype) for dtype in get_args(DType)},
+        "MXFP8": _scaled(),
         "MHA, GQA, MQA": (
             {"heads_q": 4, "heads_kv": 4},
             {"heads_q": 4, "heads_kv": 2},

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sidestream.reference import block_scales, narrow
 from sidestream.reference import lengths as seq
-from sidestream.reference import narrow
 from sidestream.reference.attention import Problem
 from sidestream.scenarios.fill import (
     AMAX_SENTINEL,
@@ -35,6 +35,7 @@ from sidestream.scenarios.layout import (
     lay_out_inputs,
     lay_out_lse,
 )
+from sidestream.scenarios.quantised import quantised
 from sidestream.scenarios.scenario import Scenario
 
 __all__ = ["CaseInputs", "Scenario", "build", "declared_lengths"]
@@ -67,6 +68,8 @@ class CaseInputs:
     """Of Q, K and V, (1,) each."""
     scale_out: NDArray[np.float32] | None
     """Of O, (1,)."""
+    scales: tuple[NDArray[np.uint8], ...] | None
+    """Of blocks of Q, K and V, (heads, atoms, 512) each."""
     live: NDArray[np.bool_]
     """(capacity_q,): rows inside a sequence; the others must stay untouched."""
     judged: NDArray[np.bool_]
@@ -82,7 +85,7 @@ class CaseInputs:
         )
 
     def values(self, view: View) -> NDArray[np.float64]:
-        """Return the numbers that the bits of `view` stand for, without descales."""
+        """Return the numbers that the bits of `view` stand for, without factors."""
         bits = np.ascontiguousarray(self.array(view))
         case = self.scenario
         kind = case.output_dtype if view.slab == self.out.slab else case.dtype
@@ -100,6 +103,18 @@ class CaseInputs:
         if self.descales is not None:
             factors = (float(d[0]) for d in self.descales)
             q, k, v = (x * f for x, f in zip((q, k, v), factors, strict=True))
+        if self.scales is not None:
+            of_q, of_k, of_v = self.scales
+            # What is past the live tokens has none.
+            q[: case.total_q] *= block_scales.column_factors(
+                of_q, case.lengths_q, case.head_dim
+            )
+            k[: case.total_kv] *= block_scales.column_factors(
+                of_k, case.lengths_kv, case.head_dim
+            )
+            v[: case.total_kv] *= block_scales.token_factors(
+                of_v, case.lengths_kv, case.width_v
+            )
         return Problem(
             q=q,
             k=k,
@@ -144,6 +159,9 @@ def build(scenario: Scenario, rng: np.random.Generator | None = None) -> CaseInp
         item=scenario.item,
     )
     target = narrow.by_name(scenario.dtype)
+    scales = None
+    if scenario.block_scaled:
+        numbers, scales = quantised(scenario, numbers, generator)
     stored = narrow.by_name(scenario.output_dtype)
     poison = TAIL_BITS[scenario.tail_fill][scenario.dtype]
     slabs: dict[str, NDArray[Any]] = {
@@ -192,6 +210,7 @@ def build(scenario: Scenario, rng: np.random.Generator | None = None) -> CaseInp
         scale_out=np.array([scenario.scale_out], np.float32)
         if scenario.scale_out is not None
         else None,
+        scales=scales,
         live=live,
         judged=judged,
     )

@@ -20,14 +20,22 @@ from sidestream.scenarios.catalogue_mutation import MUTATION
 from sidestream.scenarios.catalogue_narrow import NARROW
 from sidestream.scenarios.catalogue_numerics import NUMERICS
 from sidestream.scenarios.catalogue_public import PUBLIC
+from sidestream.scenarios.catalogue_scaled import SCALED
 from sidestream.scenarios.catalogue_wide import WIDE
 
 CATALOGUE: tuple[Scenario, ...] = (*LENGTHS, *MASKS, *LAYOUT, *NUMERICS, *HOST)
 """The named scenarios of our kernels' interface, in the order they are run."""
 
-EVERY: tuple[Scenario, ...] = (*CATALOGUE, *WIDE, *NARROW, *EACH, *PUBLIC)
-"""With those of head dims and of one-byte inputs that some targets take, of every shape
-that our kernels are written for, and of public packages."""
+EVERY: tuple[Scenario, ...] = (
+    *CATALOGUE,
+    *WIDE,
+    *NARROW,
+    *SCALED,
+    *EACH,
+    *PUBLIC,
+)
+"""With those of head dims, of one-byte inputs and of block scales that some targets
+take, of every shape that our kernels are written for, and of public packages."""
 
 LARGEST_FLOPS = 60_000_000
 """No scenario of the catalogue has more work than this; those of `PUBLIC` may."""

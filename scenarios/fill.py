@@ -40,6 +40,9 @@ TAIL_BITS = {
 """What tokens past the live total and gaps between strides hold, as bits of the input
 type; E4M3 has no infinity, so its `inf` is the NaN."""
 
+SCALE_FILL = {"nan": 0xFF, "inf": 0xFF, "huge": 0x86, "zero": 0x00}
+"""What scales of no token or column hold, by the fill of tails: NaN, 2^7 or 2^-127."""
+
 _WORDS = {
     "zeros": 0x00000000,
     "ones": 0xFFFFFFFF,  # -1 as int32, NaN as float32

@@ -53,6 +53,9 @@ class Scenario:
     """Of V and O; None means `head_dim`."""
     descales: tuple[float, float, float] | None = None
     """Factors of Q, K and V, for one-byte inputs only."""
+    block_scaled: bool = False
+    """Whether every 32 elements of one-byte inputs have a scale; no input has a
+    factor."""
     out_dtype: str | None = None
     """Type of O, for one-byte inputs only; None means bfloat16 there."""
     scale_out: float | None = None
@@ -146,6 +149,14 @@ class Scenario:
             (
                 self.descales is not None and not self.narrow,
                 "descales need one-byte inputs",
+            ),
+            (
+                self.block_scaled and (not self.narrow or self.descales is not None),
+                "block_scaled needs one-byte inputs, and no descales",
+            ),
+            (
+                self.block_scaled and max(self.head_dim, self.width_v) > 128,
+                "block_scaled is laid out for head dims up to 128",
             ),
             (
                 self.out_dtype not in (None, self.dtype) and not self.narrow,
@@ -291,10 +302,12 @@ class Scenario:
 
     def _beyond(self) -> dict[str, Any]:
         """Return what is declared beyond the interface of our kernels."""
+        plain = self.narrow and self.descales is None and not self.block_scaled
         facts = {
             "head_dim_v": self.width_v if self.width_v != self.head_dim else None,
             "out_dtype": self.output_dtype if self.narrow else None,
-            "descaled": False if self.narrow and self.descales is None else None,
+            "descaled": False if plain else None,
+            "block_scaled": True if self.block_scaled else None,
             "splits": self.splits if self.splits > 1 else None,
             "route": self.route if self.route != "default" else None,
         }

@@ -21,6 +21,7 @@ from sidestream.scenarios import catalogue, trace
 from sidestream.scenarios.catalogue_each import EACH
 from sidestream.scenarios.catalogue_narrow import NARROW
 from sidestream.scenarios.catalogue_public import PUBLIC
+from sidestream.scenarios.catalogue_scaled import SCALED
 from sidestream.scenarios.catalogue_wide import WIDE
 from sidestream.scenarios.core import CORE_TAG
 from sidestream.scenarios.scenario import Scenario
@@ -69,7 +70,7 @@ class Selection:
         beyond = PUBLIC if self.beyond else ()
         for name in dict.fromkeys(self.names):
             whole = name == EVERYTHING
-            every = catalogue.CATALOGUE + WIDE + (beyond or NARROW + EACH)
+            every = catalogue.CATALOGUE + WIDE + (beyond or NARROW + SCALED + EACH)
             found += every if whole else catalogue.matching(name)
         found = list(dict.fromkeys(found))
         traces = self.traces
@@ -202,6 +203,8 @@ def listing() -> str:
     lines += [f"  {s.name}: {s.description}" for s in WIDE]
     lines.append("scenarios of one-byte inputs:")
     lines += [f"  {s.name}: {s.description}" for s in NARROW]
+    lines.append("scenarios of block-scaled inputs:")
+    lines += [f"  {s.name}: {s.description}" for s in SCALED]
     lines.append("scenarios of every shape that our kernels are written for:")
     lines += [f"  {s.name}: {s.description}" for s in EACH]
     lines.append("scenarios of public packages:")

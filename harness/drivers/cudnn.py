@@ -60,6 +60,7 @@ class CudnnFrontend:
                 "a left window alone follows the top left",
             ),
             (problem.splits > 1, "driven without splits"),
+            (problem.block_scaled, "driven without scales of blocks"),
             (
                 problem.route not in ("default", "role-split"),
                 f"it has no {problem.route} route",

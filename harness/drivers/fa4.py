@@ -125,6 +125,7 @@ def _sm100(problem: Problem) -> tuple[tuple[bool, str], ...]:
             f"{WIDE_SHAPES}, not {shape}",
         ),
         (problem.descales is not None, "its public function takes no descales"),
+        (problem.block_scaled, "its public function takes no scales of blocks"),
         (
             problem.splits > 1 and problem.head_dim != problem.head_dim_v,
             "it splits unequal head dims only from 64 key tiles on",

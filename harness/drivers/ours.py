@@ -65,8 +65,10 @@ class Sidestream:
         """Return why our kernels do not serve a problem, or None."""
         reasons = (
             (
-                problem.is_float8 and problem.descales is None,
-                "inputs of one byte come with factors",
+                problem.is_float8
+                and problem.descales is None
+                and not problem.block_scaled,
+                "inputs of one byte come with factors or scales",
             ),
             (problem.splits > 1, "the keys of a row are never split"),
             (problem.route != "default", f"there is no {problem.route} route"),
@@ -127,6 +129,10 @@ class PreparedSidestream:
         if tensors.descales is not None:
             names = ("descale_q", "descale_k", "descale_v")
             narrow = dict(zip(names, tensors.descales, strict=True))
+        if tensors.scales is not None:
+            names = ("scales_q", "scales_k", "scales_v")
+            narrow = dict(zip(names, tensors.scales, strict=True))
+        if self.problem.is_float8:
             narrow |= {"scale_out": tensors.scale_out, "amax": tensors.amax}
         self.compiled.execute(
             tensors.q,
@@ -170,4 +176,5 @@ def _declared(problem: Problem) -> dict[str, Any]:
         "lengths_q": problem.lengths_q_form,
         "lengths_kv": problem.lengths_kv_form,
         "scale": problem.scale,
+        "block_scaled": problem.block_scaled,
     }

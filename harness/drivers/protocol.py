@@ -54,6 +54,7 @@ class Problem:
         scale: Factor on the scores.
         out_dtype: Of O; None means `dtype`, or `bfloat16` with inputs of one byte.
         descales: Factors of Q, K and V, if they are given.
+        block_scaled: Whether every 32 elements of Q, K and V have a scale.
         scale_out: Factor of O before it is rounded to a type of one byte.
         splits: Parts of the keys to work on apart and combine.
         route: Which way of the implementation's own is asked for; see
@@ -82,6 +83,7 @@ class Problem:
     scale: float
     out_dtype: str | None = None
     descales: tuple[float, float, float] | None = None
+    block_scaled: bool = False
     scale_out: float | None = None
     splits: int = 1
     route: str = "default"
@@ -139,6 +141,8 @@ class CallTensors:
         lengths_kv: Likewise.
         sinks: float32 (heads_q,), or None.
         descales: float32 (1,) for each of Q, K and V, or None.
+        scales: float8_e8m0fnu (heads, atoms, 512) for each of Q, K and V, or None; see
+            `sidestream.reference.block_scales`.
         scale_out: float32 (1,), or None.
         amax: float32 (1,) for the largest |O|, with inputs of one byte.
     """
@@ -152,6 +156,7 @@ class CallTensors:
     lengths_kv: torch.Tensor
     sinks: torch.Tensor | None
     descales: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
+    scales: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
     scale_out: torch.Tensor | None = None
     amax: torch.Tensor | None = None
 

@@ -28,6 +28,7 @@ def problem_of(scenario: Scenario) -> Problem:
         head_dim_v=scenario.width_v,
         out_dtype=scenario.output_dtype,
         descales=scenario.descales,
+        block_scaled=scenario.block_scaled,
         scale_out=scenario.scale_out,
         splits=scenario.splits,
         route=scenario.route,
@@ -60,6 +61,8 @@ def code_label(scenario: Scenario) -> str:
         facts[0] += f" to {scenario.output_dtype}"
     if scenario.descales is not None:
         facts.append("descales")
+    if scenario.block_scaled:
+        facts.append("block scales")
     if scenario.splits > 1:
         facts.append(f"{scenario.splits} splits")
     if scenario.route != "default":
@@ -90,6 +93,7 @@ def compile_group(scenario: Scenario) -> tuple[object, ...]:
         scenario.output_dtype,
         scenario.head_dim,
         scenario.width_v,
+        scenario.block_scaled,
         scenario.route,
         scenario.splits > 1,
         scenario.sinks,
@@ -188,6 +192,8 @@ def _other_types(scenario: Scenario) -> Iterator[tuple[str, dict[str, object]]]:
         yield "dtype", {"dtype": _other(scenario.dtype, *DTYPES)}
         return
     yield "dtype", {"dtype": _other(scenario.dtype, *ONE_BYTE)}
+    if scenario.block_scaled:
+        yield "block_scaled", {"block_scaled": False, "descales": (0.75, 1.25, 0.5)}
     for kind in (*DTYPES, *ONE_BYTE):
         scale = 1.0 if kind in ONE_BYTE else None
         yield "output_dtype", {"out_dtype": kind, "scale_out": scale}

@@ -37,6 +37,7 @@ from sidestream.scenarios.scenario import Scenario
 
 OUTPUTS = ("out", "lse", "amax")
 DESCALES = ("descale_q", "descale_k", "descale_v")
+SCALES = ("scales_q", "scales_k", "scales_v")
 
 
 @dataclass(kw_only=True)
@@ -81,6 +82,8 @@ class VirtualCall:
             if value is not None:
                 self._own[name] = self._place(name, value)
         for name, value in zip(DESCALES, inputs.descales or (), strict=False):
+            self._own[name] = self._place(name, value)
+        for name, value in zip(SCALES, inputs.scales or (), strict=False):
             self._own[name] = self._place(name, value)
         if inputs.scale_out is not None:
             self._own["scale_out"] = self._place("scale_out", inputs.scale_out)
@@ -146,6 +149,13 @@ class VirtualCall:
         if inputs.descales is not None:
             q, k, v = (self._tensor(name, torch.float32, (1,)) for name in DESCALES)
             descales = (q, k, v)
+        scales = None
+        if inputs.scales is not None:
+            q, k, v = (
+                self._tensor(name, torch.float8_e8m0fnu, value.shape)
+                for name, value in zip(SCALES, inputs.scales, strict=True)
+            )
+            scales = (q, k, v)
         return CallTensors(
             q=self._view(inputs.q),
             k=self._view(inputs.k),
@@ -156,6 +166,7 @@ class VirtualCall:
             lengths_kv=lengths["lengths_kv"],
             sinks=sinks,
             descales=descales,
+            scales=scales,
             scale_out=scalar("scale_out"),
             amax=scalar("amax"),
         )

@@ -127,6 +127,17 @@ def test_one_factor_lies_in_any_byte(ids):
     check(*scaled(VARIANTS[0], ids=ids))
 
 
+@pytest.mark.parametrize("ids", [(1, 0), (2, 3), (3, 1)])
+def test_an_address_may_repeat_the_factor_id_in_its_upper_bits(ids):
+    """As the code of CUTLASS and of CuTe DSL has it."""
+    case, sfa, sfb = scaled(VARIANTS[0], ids=ids)
+    edits = [
+        (f"[%t+{column}]", f"[%t+{column + (at - 4 * (at > 1)) * 2**30}]")
+        for column, at in zip((SF_COLUMN, B_COLUMN), ids, strict=True)
+    ]
+    check(replace(case, edits=tuple(edits)), sfa, sfb)
+
+
 @pytest.mark.parametrize("ids", [(0, 2), (2, 0), (2, 2)])
 def test_two_factors_lie_in_either_half(ids):
     check(*scaled(VARIANTS[3], ids=ids))
@@ -180,6 +191,8 @@ def test_other_bytes_of_the_word_may_differ():
     ("edit", "code"),
     [
         ((f"[%t+{SF_COLUMN}]", "[%t+510]"), RANGE),
+        # Upper bits that repeat another factor id than the descriptor's.
+        ((f"[%t+{SF_COLUMN}]", f"[%t+{SF_COLUMN | 1 << 30}]"), RANGE),
         ((f"[%t+{B_COLUMN}]", f"[%t+{B_COLUMN + (16 << 16)}]"), ALIGNMENT),
     ],
 )

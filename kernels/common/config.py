@@ -16,6 +16,16 @@ CHUNK = ROW_BYTES // 2
 """Columns of a column block of two-byte elements."""
 
 
+BLOCK = 32
+"""Elements of the contracted dimension that share a scale, where there are scales."""
+
+ATOM_ROWS = 128
+"""Rows whose scales lie together: those of Q and K, the columns of V."""
+
+ATOM_BYTES = ATOM_ROWS * 4
+"""Bytes of an atom of scales: four for each row, one byte a scale."""
+
+
 def element_bytes(dtype: str) -> int:
     """Bytes of an element of the named type."""
     return 1 if dtype.startswith("float8") else 2
@@ -74,6 +84,8 @@ class ForwardContract:
     prefix_q: bool
     prefix_kv: bool
     negative_scale: bool
+    block_scaled: bool = False
+    """Whether every 32 elements of Q, K and V have a scale, and no tensor a factor."""
 
     def first_of(self, shapes: tuple[SizedT, ...]) -> SizedT:
         """The first shape that holds both head dimensions.
@@ -89,8 +101,13 @@ class ForwardContract:
 
     @property
     def narrow(self) -> bool:
-        """Whether Q, K and V are of one byte, and come with factors of their own."""
+        """Whether Q, K and V are of one byte, and come with factors or scales."""
         return self.element_bytes == 1
+
+    @property
+    def descaled(self) -> bool:
+        """Whether Q, K and V come with a factor each."""
+        return self.narrow and not self.block_scaled
 
     @property
     def narrow_output(self) -> bool:

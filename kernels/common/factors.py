@@ -24,7 +24,7 @@ def score_scale(
 ) -> Float32:
     """What a product of a query and a key is multiplied by, in log2 units."""
     scale = problem.scale_log2
-    if cutlass.const_expr(config.narrow):
+    if cutlass.const_expr(config.descaled):
         factors = problem.factors
         scale = scale * (
             read_factor(factors.descale_q) * read_factor(factors.descale_k)
@@ -39,7 +39,7 @@ def output_factors(
     """What P V and then O are multiplied by: 1 where there is no such factor."""
     of_values = Float32(1.0)
     of_output = Float32(1.0)
-    if cutlass.const_expr(config.narrow):
+    if cutlass.const_expr(config.descaled):
         of_values = read_factor(factors.descale_v)
     if cutlass.const_expr(config.narrow_output):
         of_output = read_factor(factors.scale_out)
@@ -57,7 +57,7 @@ def stored_factor(
 
     `factor` normalises the row; the others are those of `output_factors`.
     """
-    if cutlass.const_expr(config.narrow):
+    if cutlass.const_expr(config.descaled):
         factor = factor * of_values
     stored = factor
     if cutlass.const_expr(config.narrow_output):

@@ -7,7 +7,13 @@ import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
 from sidestream.kernels.common.config import Boxes, Each
-from sidestream.kernels.common.operands import Factors, Packed, Problem, Source
+from sidestream.kernels.common.operands import (
+    Factors,
+    Packed,
+    Problem,
+    Scales,
+    Source,
+)
 from sidestream.kernels.common.tokens import (
     pointers,
     tile_layout,
@@ -134,10 +140,13 @@ def compile_launch(config: Any, forward: Any, arch: str, *options: Any) -> Any:
     The placeholder values fix nothing: pointers carry type and alignment, all scalars
     are runtime arguments. `options` are further options of `cute.compile`.
     """
-    fake = pointers(config, (128,) * 14)
+    fake = pointers(config, (128,) * 17)
     q, k, v, out = (Packed(p, Int64(8), Int64(8)) for p in fake[:4])
     lse, sinks, lengths_q, lengths_kv, workspace = fake[4:9]
     one = Int32(1)
+    scales = None
+    if config.block_scaled:
+        scales = Each(*(Scales(pointer, one) for pointer in fake[14:]))
     problem = Problem(
         out=out,
         lse=lse,
@@ -152,7 +161,7 @@ def compile_launch(config: Any, forward: Any, arch: str, *options: Any) -> Any:
         left=one,
         right=one,
         scale_log2=Float32(1.0),
-        factors=Factors(*fake[9:]),
+        factors=Factors(*fake[9:14], scales=scales),
     )
     return cute.compile[(cute.GPUArch(arch), *options)](
         sidestream_attention,

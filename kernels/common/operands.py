@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from cutlass import Float32, Int32, Int64, cute
 
+from sidestream.kernels.common.config import Each
+
 
 class Packed(NamedTuple):
     """A packed token buffer of (token, head, column); strides count elements."""
@@ -24,14 +26,25 @@ class Source(NamedTuple):
     tokens: cute.Tensor
 
 
+class Scales(NamedTuple):
+    """Scales of one of Q, K and V: `atoms` of 512 bytes for each head."""
+
+    pointer: cute.Pointer
+    atoms: Int32
+
+
 class Factors(NamedTuple):
-    """Float32 factors of one-byte operands, and where the largest output goes."""
+    """Float32 factors of one-byte operands, and where the largest output goes.
+
+    `scales` are the `Scales` of Q, K and V, where these have scales and no factors.
+    """
 
     descale_q: cute.Pointer | None
     descale_k: cute.Pointer | None
     descale_v: cute.Pointer | None
     scale_out: cute.Pointer | None
     amax: cute.Pointer | None
+    scales: Each | None
 
 
 class Problem(NamedTuple):

@@ -3,7 +3,7 @@
 from typing import Any
 
 import cutlass
-from cutlass import Float32, Int32, Int64, cute
+from cutlass import Float32, Int32, Int64, Uint8, cute
 from cutlass.cute.nvgpu import cpasync, warpgroup
 from cutlass.cute.runtime import make_ptr
 
@@ -121,12 +121,13 @@ def pointers(
     """DSL pointers for q, k, v, out, lse, sinks, both lengths and the workspace.
 
     Behind them come those of one-byte operands, or None: float32 factors of q, k, v and
-    the output, and the output's largest magnitude.
+    the output, the output's largest magnitude, and the scales of q, k and v.
     """
     types = [element_type(config)] * 3 + [output_type(config)]
-    types += [Float32] * 2 + [Int32] * 3 + [Float32] * 5
-    aligns = [16] * 4 + [4] * 4 + [128] + [4] * 5
-    used = [True] * 9 + [config.narrow] * 3 + [config.narrow_output, config.narrow]
+    types += [Float32] * 2 + [Int32] * 3 + [Float32] * 5 + [Uint8] * 3
+    aligns = [16] * 4 + [4] * 4 + [128] + [4] * 5 + [16] * 3
+    used = [True] * 9 + [config.descaled] * 3 + [config.narrow_output, config.narrow]
+    used += [config.block_scaled] * 3
     return [
         make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=align)
         if present

@@ -23,6 +23,7 @@ WORDS = 6
 class Unit(NamedTuple):
     """A unit: its head or pair of heads, and the rows from `row0` of a sequence on."""
 
+    sequence: Int32
     head: Int32
     row0: Int32
     q_start: Int32
@@ -55,7 +56,7 @@ def find_unit(
     local = number - units[sequence]
     runs = (len_q + (unit_rows - 1)) // unit_rows
     row0 = (runs - 1 - local // unit_heads) * unit_rows
-    return Unit(local % unit_heads, row0, q_start, len_q, kv_start, len_kv)
+    return Unit(sequence, local % unit_heads, row0, q_start, len_q, kv_start, len_kv)
 
 
 @cute.jit

@@ -11,6 +11,8 @@ Workspace, in int32 words (`batch` is B):
     [32 .. 32+B]            unit prefix: units of all sequences before this one
     [32+(B+1) .. ]          query starts, B+1 words
     [32+2(B+1) .. ]         key starts, B+1 words
+    [32+3(B+1) .. ]         atoms of scales of all sequences before, of the queries,
+    [32+4(B+1) .. ]         and of the keys; only where there are scales
 
 Starts are saturated at the capacity of their buffer. Lengths longer than declared, or
 plain garbage, therefore shorten the work but never move an access out of bounds; a
@@ -21,6 +23,8 @@ from typing import Protocol
 
 import cutlass
 from cutlass import Float32, Int32, cute
+
+from sidestream.kernels.common.config import ATOM_ROWS
 
 
 class UnitFacts(Protocol):
@@ -34,6 +38,10 @@ class UnitFacts(Protocol):
     def prefix_kv(self) -> bool:
         """Whether key lengths come as prefix sums."""
 
+    @property
+    def block_scaled(self) -> bool:
+        """Whether tokens come with scales, in atoms of `ATOM_ROWS` tokens."""
+
 
 HEADER_WORDS = 32
 PREP_THREADS = 128
@@ -41,9 +49,9 @@ PREP_WARPS = PREP_THREADS // 32
 UNCAPPED = 0x7FFFFFFF
 
 
-def workspace_words(batch: int) -> int:
+def workspace_words(batch: int, *, block_scaled: bool = False) -> int:
     """Int32 words of scratch for `batch` sequences."""
-    return HEADER_WORDS + 3 * (batch + 1)
+    return HEADER_WORDS + (5 if block_scaled else 3) * (batch + 1)
 
 
 @cute.jit
@@ -63,6 +71,20 @@ def query_starts(workspace: cute.Pointer, batch: Int32) -> cute.Tensor:
 def key_starts(workspace: cute.Pointer, batch: Int32) -> cute.Tensor:
     """First key token of each sequence, int32 (B+1)."""
     offset = HEADER_WORDS + 2 * (batch + 1)
+    return cute.make_tensor(workspace + offset, cute.make_layout(batch + 1))
+
+
+@cute.jit
+def query_atoms(workspace: cute.Pointer, batch: Int32) -> cute.Tensor:
+    """First atom of scales of each sequence's queries, int32 (B+1)."""
+    offset = HEADER_WORDS + 3 * (batch + 1)
+    return cute.make_tensor(workspace + offset, cute.make_layout(batch + 1))
+
+
+@cute.jit
+def key_atoms(workspace: cute.Pointer, batch: Int32) -> cute.Tensor:
+    """First atom of scales of each sequence's keys, int32 (B+1)."""
+    offset = HEADER_WORDS + 4 * (batch + 1)
     return cute.make_tensor(workspace + offset, cute.make_layout(batch + 1))
 
 
@@ -136,6 +158,7 @@ def build_worklist(
 
     A sequence has a unit for every `unit_rows` query rows, times `unit_heads`. What
     the forward kernel takes the maximum into, float32 at `amax`, starts from 0.
+    Where there are scales, a sequence has an atom of them for every 128 tokens.
     """
     thread, _, _ = cute.arch.thread_idx()
     smem = cutlass.memory.SmemAllocator()
@@ -151,9 +174,14 @@ def build_worklist(
         starts_kv[0] = Int32(0)
         if cutlass.const_expr(amax is not None):
             cute.make_tensor(amax, cute.make_layout(1))[0] = Float32(0.0)
+        if cutlass.const_expr(config.block_scaled):
+            query_atoms(workspace, batch)[0] = Int32(0)
+            key_atoms(workspace, batch)[0] = Int32(0)
     carry_q = Int32(0)
     carry_kv = Int32(0)
     carry_units = Int32(0)
+    carry_atoms = cute.make_rmem_tensor(2, Int32)
+    carry_atoms.fill(0)
     for chunk in cutlass.range(cute.ceil_div(batch, PREP_THREADS)):
         index = chunk * PREP_THREADS + thread
         length_q = Int32(0)
@@ -162,9 +190,10 @@ def build_worklist(
             length_q = declared_length(lengths_q, index, cap_q, config.prefix_q)
             length_kv = declared_length(lengths_kv, index, cap_kv, config.prefix_kv)
         begin_q, end_q, total_q = block_scan(length_q, cap_q, totals)
-        _, end_kv, total_kv = block_scan(length_kv, cap_kv, totals)
+        begin_kv, end_kv, total_kv = block_scan(length_kv, cap_kv, totals)
         begin_q = cutlass.min(carry_q + begin_q, cap_q)
         end_q = cutlass.min(carry_q + end_q, cap_q)
+        begin_kv = cutlass.min(carry_kv + begin_kv, cap_kv)
         end_kv = cutlass.min(carry_kv + end_kv, cap_kv)
         tiles = (end_q - begin_q + (unit_rows - 1)) // unit_rows
         _, end_units, total_units = block_scan(
@@ -174,6 +203,17 @@ def build_worklist(
             starts_q[index + 1] = end_q
             starts_kv[index + 1] = end_kv
             units[index + 1] = carry_units + end_units
+        if cutlass.const_expr(config.block_scaled):
+            for side in cutlass.range_constexpr(2):
+                length, atoms = end_q - begin_q, query_atoms(workspace, batch)
+                if cutlass.const_expr(side == 1):
+                    length, atoms = end_kv - begin_kv, key_atoms(workspace, batch)
+                _, end_atoms, total_atoms = block_scan(
+                    (length + (ATOM_ROWS - 1)) // ATOM_ROWS, Int32(UNCAPPED), totals
+                )
+                if index < batch:
+                    atoms[index + 1] = carry_atoms[side] + end_atoms
+                carry_atoms[side] = carry_atoms[side] + total_atoms
         carry_q = cutlass.min(carry_q + total_q, cap_q)
         carry_kv = cutlass.min(carry_kv + total_kv, cap_kv)
         carry_units = carry_units + total_units

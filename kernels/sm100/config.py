@@ -10,7 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sidestream.kernels.common.config import ROW_BYTES, Boxes, Each, ForwardContract
+from sidestream.kernels.common.config import (
+    ATOM_BYTES,
+    ROW_BYTES,
+    Boxes,
+    Each,
+    ForwardContract,
+)
 
 WARP = 32
 GROUP = 128
@@ -124,6 +130,20 @@ NARROW_SHAPES = (
 )
 """Of one-byte elements; a column block has 128 of them."""
 
+SCALED_SHAPES = (
+    Shape(
+        largest=(128, 128),
+        sub_tiles=1,
+        stage_blocks=1,
+        stages=6,
+        out_buffers=2,
+        split_values=False,
+        registers=_ONE_TILE,
+    ),
+)
+"""Of one-byte elements with scales, which take columns of tensor memory that a second
+query tile would leave none of."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class KernelConfig(ForwardContract):
@@ -132,6 +152,8 @@ class KernelConfig(ForwardContract):
     @property
     def shape(self) -> Shape:
         """How the head dimensions are cut."""
+        if self.block_scaled:
+            return self.first_of(SCALED_SHAPES)
         return self.first_of(NARROW_SHAPES if self.narrow else SHAPES)
 
     @property
@@ -353,9 +375,15 @@ class KernelConfig(ForwardContract):
         return self.chunks * BLOCK_BYTES
 
     @property
+    def atoms(self) -> int:
+        """Atoms of scales in shared memory: one for every stage, then one for Q."""
+        return self.stages + 1 if self.block_scaled else 0
+
+    @property
     def smem_bytes(self) -> int:
         """Upper bound of the CTA's shared memory, messages and barriers included."""
         messages = self.sub_tiles * self.tile_m * 2 * 4
         out = self.sub_tiles * self.out_buffers * BLOCK_BYTES
         ring = self.stages * self.stage_bytes
-        return self.sub_tiles * self.q_bytes + ring + out + messages + 512
+        scales = self.atoms * ATOM_BYTES
+        return self.sub_tiles * self.q_bytes + ring + out + messages + scales + 512

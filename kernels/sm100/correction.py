@@ -18,6 +18,7 @@ import cutlass
 from cutlass import Float32, Int32, Int64, Uint32, cute
 
 from sidestream.kernels.common import phases, unit
+from sidestream.kernels.common.config import ATOM_BYTES
 from sidestream.kernels.common.element import output_type
 from sidestream.kernels.common.factors import (
     largest_magnitude,
@@ -31,7 +32,7 @@ from sidestream.kernels.common.operands import Problem
 from sidestream.kernels.common.softmax import scale_row
 from sidestream.kernels.common.swizzle import UNITS, unit_pointer
 from sidestream.kernels.sm100 import barriers as bar
-from sidestream.kernels.sm100 import record
+from sidestream.kernels.sm100 import record, scales
 from sidestream.kernels.sm100 import tensor_memory as tmem
 from sidestream.kernels.sm100.config import BLOCK_BYTES, GROUP, KernelConfig
 
@@ -70,6 +71,7 @@ def clear_rows(
 def clear_tail(
     config: cutlass.Constexpr[KernelConfig],
     smem_kv: cute.Pointer,
+    atoms: cute.Pointer,
     count: Int32,
     first: Int32,
     thread: Int32,
@@ -87,6 +89,8 @@ def clear_tail(
             elements = config.stage_bytes // config.element_bytes
             tile = smem_kv + cute.assume(stage * elements, divby=elements)
             clear_rows(config, tile, below, thread)
+            if cutlass.const_expr(config.block_scaled):
+                scales.clear_dead_blocks(atoms + stage * ATOM_BYTES, below, thread)
     cute.arch.fence_proxy("async.shared", space="cta")
 
 
@@ -242,6 +246,7 @@ def run_correction(
     base: cute.Pointer,
     messages: cute.Tensor,
     smem_kv: cute.Pointer,
+    atoms: cute.Pointer,
     smem_out: cute.Pointer,
     rank: Int32,
     problem: Problem,
@@ -258,6 +263,8 @@ def run_correction(
     products.fill(0)
     outputs.fill(0)
     peak = cute.make_rmem_tensor(1, Float32)
+    if cutlass.const_expr(config.block_scaled):
+        scales.write_ones(base, thread)
     of_values, of_output = output_factors(config, problem.factors)
     tails = Int32(0)
     count = Int32(0)
@@ -272,7 +279,7 @@ def run_correction(
             phases.wait_full(barriers + bar.V_LANDED, tails)
             tails = tails + 1
             ahead = cutlass.min(steps, Int32(config.lead)) * config.k_slices
-            clear_tail(config, smem_kv, count + ahead, tail, thread)
+            clear_tail(config, smem_kv, atoms, count + ahead, tail, thread)
         follow_tiles(
             config, barriers, base, messages, counts, tiles, products, thread, facts
         )

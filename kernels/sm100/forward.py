@@ -13,10 +13,10 @@ neighbour in the cluster on others that need the same keys, or on other columns 
 """
 
 import cutlass
-from cutlass import Float32, Int32, Int64, cute
+from cutlass import Float32, Int32, Int64, Uint8, cute
 
 from sidestream.kernels.common import phases
-from sidestream.kernels.common.config import Each
+from sidestream.kernels.common.config import ATOM_BYTES, Each
 from sidestream.kernels.common.element import element_type, output_type
 from sidestream.kernels.common.operands import Problem
 from sidestream.kernels.common.tokens import allocate_tiles, unswizzled
@@ -59,6 +59,11 @@ def forward(
         ),
         byte_alignment=8,
     )
+    atoms = tiles.q.iterator
+    if cutlass.const_expr(config.block_scaled):
+        atoms = smem.allocate_array(
+            Uint8, config.atoms * ATOM_BYTES, byte_alignment=128
+        )
     barriers = smem.allocate_array(Int64, bar.COUNT, byte_alignment=8)
     records = smem.allocate_tensor(
         Int32,
@@ -108,6 +113,7 @@ def forward(
             base,
             messages,
             unswizzled(ring, element_type(config)),
+            atoms,
             smem_out,
             rank,
             problem,
@@ -122,6 +128,7 @@ def forward(
                 base,
                 queries.iterator,
                 ring.iterator,
+                atoms,
             )
         elif warp == config.loader_warp:
             run_loader(
@@ -130,6 +137,7 @@ def forward(
                 records,
                 claim,
                 tiles,
+                atoms,
                 sources,
                 rank,
                 problem,

@@ -15,12 +15,13 @@ from cutlass import Int16, Int32, cute
 from cutlass._mlir.dialects import nvvm
 
 from sidestream.kernels.common import phases, unit, worklist
-from sidestream.kernels.common.config import Each
+from sidestream.kernels.common.config import ATOM_BYTES, Each
 from sidestream.kernels.common.operands import Problem
 from sidestream.kernels.common.tokens import tma_views
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import record
 from sidestream.kernels.sm100.config import BLOCK_BYTES, CLUSTER, KernelConfig
+from sidestream.kernels.sm100.scales import Atoms, load_atom
 
 BOTH = (1 << CLUSTER) - 1
 """Multicast mask of the pair."""
@@ -114,6 +115,8 @@ def load_keys(
     count: Int32,
     rank: Int32,
     barriers: cute.Pointer,
+    atoms: cute.Pointer,
+    found: Atoms | None,
 ) -> None:
     """Load this CTA's half of a K tile, for both; `count` is its first slice.
 
@@ -126,6 +129,8 @@ def load_keys(
         expected = Int32(blocks * BLOCK_BYTES)
         if keys <= config.box:
             expected = Int32(blocks * BLOCK_BYTES // CLUSTER)
+        if cutlass.const_expr(found is not None):
+            expected = expected + ATOM_BYTES
         fill_stage(
             atom,
             shared,
@@ -141,6 +146,9 @@ def load_keys(
             keys,
             rank * config.box,
         )
+        if cutlass.const_expr(found is not None):
+            place = atoms + stage * ATOM_BYTES
+            load_atom(found.scales, found.head, found.first + tile, place, full)
 
 
 @cute.jit
@@ -154,6 +162,8 @@ def load_values(
     count: Int32,
     rank: Int32,
     barriers: cute.Pointer,
+    atoms: cute.Pointer,
+    found: Atoms | None,
 ) -> None:
     """Load this CTA's share of a V tile; `count` is its first slice.
 
@@ -170,6 +180,8 @@ def load_values(
         for other in cutlass.range_constexpr(config.v_sharers):
             if keys > part * config.v_keys + other * box:
                 expected = Int32((other + 1) * config.stage_bytes // config.v_sharers)
+        if cutlass.const_expr(found is not None):
+            expected = expected + ATOM_BYTES
         fill_stage(
             atom,
             shared,
@@ -185,6 +197,9 @@ def load_values(
             keys,
             part * config.v_keys + share * box,
         )
+        if cutlass.const_expr(found is not None):
+            place = atoms + stage * ATOM_BYTES
+            load_atom(found.scales, found.head, found.first + tile, place, full)
 
 
 @cute.jit
@@ -196,6 +211,8 @@ def load_queries(
     facts: cute.Tensor,
     queries: cute.Tensor,
     barriers: cute.Pointer,
+    atoms: cute.Pointer,
+    found: Atoms | None,
 ) -> None:
     """Load Q of every sub-tile that visits a tile; `queries` counts them.
 
@@ -210,6 +227,8 @@ def load_queries(
             expected = Int32(config.q_bytes)
             if rows <= config.box:
                 expected = Int32(config.q_bytes // 2)
+            if cutlass.const_expr(found is not None):
+                expected = expected + ATOM_BYTES
             with cute.arch.elect_one():
                 phases.expect_bytes(full, expected)
             for half in cutlass.range_constexpr(2):
@@ -221,7 +240,33 @@ def load_queries(
                             shared[None, half, block, sub],
                             tma_bar_ptr=full,
                         )
+            if cutlass.const_expr(found is not None):
+                # Units start at a row that begins an atom.
+                number = found.first + row0 // config.tile_m
+                place = atoms + config.stages * ATOM_BYTES
+                load_atom(found.scales, found.head, number, place, full)
             queries[sub] = queries[sub] + 1
+
+
+@cute.jit
+def atoms_of(
+    config: cutlass.Constexpr[KernelConfig],
+    problem: Problem,
+    sequence: Int32,
+    head: Int32,
+) -> Each:
+    """Where the scales of a query head and its keys begin; None without any."""
+    if cutlass.const_expr(not config.block_scaled):
+        return Each(None, None, None)
+    of = problem.factors.scales
+    queries = worklist.query_atoms(problem.workspace, problem.batch)[sequence]
+    keys = worklist.key_atoms(problem.workspace, problem.batch)[sequence]
+    kv_head = head // problem.group
+    return Each(
+        Atoms(of.q, head, queries),
+        Atoms(of.k, kv_head, keys),
+        Atoms(of.v, kv_head, keys),
+    )
 
 
 @cute.jit
@@ -231,6 +276,7 @@ def run_loader(
     records: cute.Tensor,
     claim: cute.Pointer,
     smem: Each,
+    atoms: cute.Pointer,
     sources: Each,
     rank: Int32,
     problem: Problem,
@@ -262,8 +308,17 @@ def run_loader(
         shared_q, global_q = tma_views(
             sources.q, smem.q, config.box, head, found.q_start + row0
         )
+        scaled = atoms_of(config, problem, found.sequence, head)
         load_queries(
-            config, sources.q.atom, shared_q, global_q, facts, queries, barriers
+            config,
+            sources.q.atom,
+            shared_q,
+            global_q,
+            facts,
+            queries,
+            barriers,
+            atoms,
+            scaled.q,
         )
         kv_head = head // problem.group
         shared_k, global_k = tma_views(
@@ -291,6 +346,8 @@ def run_loader(
                     count,
                     rank,
                     barriers,
+                    atoms,
+                    scaled.v,
                 )
                 count = count + config.v_slices
             if step < steps:
@@ -304,6 +361,8 @@ def run_loader(
                     count,
                     rank,
                     barriers,
+                    atoms,
+                    scaled.k,
                 )
                 count = count + config.k_slices
         turn = turn + 1

@@ -11,46 +11,66 @@ sub-tile waits for each, the last one gives it back.
 """
 
 import cutlass
-from cutlass import Float32, Int32, cute
+from cutlass import Float8E8M0FNU, Float32, Int32, cute
 from cutlass.cute.nvgpu import OperandMajorMode, tcgen05
 from cutlass.utils import blackwell_helpers
 
 from sidestream.kernels.common import phases, unit
+from sidestream.kernels.common.config import ATOM_BYTES, BLOCK
 from sidestream.kernels.common.element import element_type
 from sidestream.kernels.sm100 import barriers as bar
-from sidestream.kernels.sm100 import record
+from sidestream.kernels.sm100 import record, scales
 from sidestream.kernels.sm100 import tensor_memory as tmem
 from sidestream.kernels.sm100.config import CLUSTER, KernelConfig
 
 
 @cute.jit
-def score_mma(config: cutlass.Constexpr[KernelConfig]) -> cute.TiledMma:
-    """S = Q K^T: both operands from shared memory, head dimension contiguous."""
+def tiled_mma(
+    config: cutlass.Constexpr[KernelConfig],
+    width: cutlass.Constexpr[int],
+    major: cutlass.Constexpr[OperandMajorMode],
+    source: cutlass.Constexpr[tcgen05.OperandSource],
+) -> cute.TiledMma:
+    """128 rows by `width`: B contiguous along `major`, A from `source` along K."""
     dtype = element_type(config)
+    shape = (config.tile_m, width)
+    if cutlass.const_expr(config.block_scaled):
+        return blackwell_helpers.make_blockscaled_trivial_tiled_mma(
+            dtype,
+            dtype,
+            OperandMajorMode.K,
+            major,
+            Float8E8M0FNU,
+            BLOCK,
+            tcgen05.CtaGroup.ONE,
+            shape,
+            source,
+        )
     return blackwell_helpers.make_trivial_tiled_mma(
         dtype,
         dtype,
         OperandMajorMode.K,
-        OperandMajorMode.K,
+        major,
         Float32,
         tcgen05.CtaGroup.ONE,
-        (config.tile_m, config.tile_n),
+        shape,
+        source,
+    )
+
+
+@cute.jit
+def score_mma(config: cutlass.Constexpr[KernelConfig]) -> cute.TiledMma:
+    """S = Q K^T: both operands from shared memory, head dimension contiguous."""
+    return tiled_mma(
+        config, config.tile_n, OperandMajorMode.K, tcgen05.OperandSource.SMEM
     )
 
 
 @cute.jit
 def value_mma(config: cutlass.Constexpr[KernelConfig]) -> cute.TiledMma:
     """O += P V: P from tensor memory, V from shared memory, its rows contiguous."""
-    dtype = element_type(config)
-    return blackwell_helpers.make_trivial_tiled_mma(
-        dtype,
-        dtype,
-        OperandMajorMode.K,
-        OperandMajorMode.MN,
-        Float32,
-        tcgen05.CtaGroup.ONE,
-        (config.tile_m, config.width_v),
-        tcgen05.OperandSource.TMEM,
+    return tiled_mma(
+        config, config.width_v, OperandMajorMode.MN, tcgen05.OperandSource.TMEM
     )
 
 
@@ -75,6 +95,8 @@ def multiply_scores(
     scores: cute.Tensor,
     queries: cute.Tensor,
     keys: cute.Tensor,
+    base: cute.Pointer,
+    slot: Int32,
 ) -> None:
     """S = Q K^T for one sub-tile and slice `part` of a tile, `k_width` at a time.
 
@@ -86,6 +108,9 @@ def multiply_scores(
     first = part * (config.stage_blocks * config.chunk // config.k_width)
     for k in cutlass.range_constexpr(config.k_slice_steps(part)):
         mma.set(tcgen05.Field.ACCUMULATE, first + k > 0)
+        if cutlass.const_expr(config.block_scaled):
+            column = scales.key_column(slot)
+            scales.set_scales(mma, base, Int32(scales.Q_COLUMN), column, first + k)
         cute.gemm(
             mma, scores, queries[None, None, first + k], keys[None, None, k], scores
         )
@@ -99,6 +124,7 @@ def multiply_values(
     weights: cute.Tensor,
     values: cute.Tensor,
     accumulate: cutlass.Boolean,
+    base: cute.Pointer,
 ) -> None:
     """O += P V for one sub-tile and slice `part` of a tile.
 
@@ -110,6 +136,10 @@ def multiply_values(
     for k in cutlass.range_constexpr(steps):
         step = first + k
         mma.set(tcgen05.Field.ACCUMULATE, accumulate if step == 0 else step > 0)
+        if cutlass.const_expr(config.block_scaled):
+            scales.set_scales(
+                mma, base, Int32(scales.P_COLUMN), Int32(scales.V_COLUMN), step
+            )
         cute.gemm(mma, output, weights[None, None, step], values[None, None, k], output)
 
 
@@ -131,31 +161,32 @@ def run_matmul(
     base: cute.Pointer,
     smem_q: cute.Pointer,
     smem_kv: cute.Pointer,
+    atoms: cute.Pointer,
 ) -> None:
     """Multiply until the dead record comes."""
     stages = config.stages
     subs = config.sub_tiles
     dtype = element_type(config)
-    scores = score_mma(config)
-    values = value_mma(config)
+    scores_mma = score_mma(config)
+    values_mma = value_mma(config)
     whole_q = (config.tile_m, config.tile_n, config.width)
     slice_k = (config.tile_m, config.tile_n, config.stage_blocks * config.chunk)
     slice_v = (config.tile_m, config.width_v, config.v_keys)
     whole_p = (config.tile_m, config.width_v, config.tile_n)
-    layout_q = blackwell_helpers.make_smem_layout_a(scores, whole_q, dtype, subs)
-    layout_k = blackwell_helpers.make_smem_layout_b(scores, slice_k, dtype, stages)
-    layout_v = blackwell_helpers.make_smem_layout_b(values, slice_v, dtype, stages)
-    layout_p = blackwell_helpers.make_smem_layout_a(values, whole_p, dtype, 1)
-    queries = scores.make_fragment_A(cute.make_tensor(smem_q, layout_q.outer))
-    keys = scores.make_fragment_B(cute.make_tensor(smem_kv, layout_k.outer))
-    vals = values.make_fragment_B(cute.make_tensor(smem_kv, layout_v.outer))
-    layout_s = scores.make_fragment_C(
-        scores.partition_shape_C((config.tile_m, config.tile_n))
+    layout_q = blackwell_helpers.make_smem_layout_a(scores_mma, whole_q, dtype, subs)
+    layout_k = blackwell_helpers.make_smem_layout_b(scores_mma, slice_k, dtype, stages)
+    layout_v = blackwell_helpers.make_smem_layout_b(values_mma, slice_v, dtype, stages)
+    layout_p = blackwell_helpers.make_smem_layout_a(values_mma, whole_p, dtype, 1)
+    queries = scores_mma.make_fragment_A(cute.make_tensor(smem_q, layout_q.outer))
+    keys = scores_mma.make_fragment_B(cute.make_tensor(smem_kv, layout_k.outer))
+    vals = values_mma.make_fragment_B(cute.make_tensor(smem_kv, layout_v.outer))
+    layout_s = scores_mma.make_fragment_C(
+        scores_mma.partition_shape_C((config.tile_m, config.tile_n))
     ).layout
-    layout_o = values.make_fragment_C(
-        values.partition_shape_C((config.tile_m, config.width_v))
+    layout_o = values_mma.make_fragment_C(
+        values_mma.partition_shape_C((config.tile_m, config.width_v))
     ).layout
-    weights = values.make_fragment_A(cute.make_tensor(base, layout_p.outer))
+    weights = values_mma.make_fragment_A(cute.make_tensor(base, layout_p.outer))
 
     facts = cute.make_rmem_tensor(record.WORDS, Int32)
     units = cute.make_rmem_tensor(subs, Int32)
@@ -211,6 +242,12 @@ def run_matmul(
                         if cutlass.const_expr(sub == 0):
                             await_stage(config, barriers, count_v + part)
                         if taken:
+                            if cutlass.const_expr(config.block_scaled):
+                                scales.place_atom(
+                                    base,
+                                    Int32(scales.V_COLUMN),
+                                    atoms + stage * ATOM_BYTES,
+                                )
                             multiply_values(
                                 config,
                                 part,
@@ -218,6 +255,7 @@ def run_matmul(
                                 left_factor[None, None, None, 0],
                                 vals[None, None, None, stage],
                                 behind != first,
+                                base,
                             )
                         if cutlass.const_expr(sub == subs - 1):
                             commit_to_pair(barriers + (bar.TILE_EMPTY + stage))
@@ -247,12 +285,26 @@ def run_matmul(
                         if cutlass.const_expr(sub == 0):
                             await_stage(config, barriers, count_k + part)
                         if taken:
+                            if cutlass.const_expr(config.block_scaled):
+                                if tile == first:
+                                    scales.place_atom(
+                                        base,
+                                        Int32(scales.Q_COLUMN),
+                                        atoms + stages * ATOM_BYTES,
+                                    )
+                                scales.place_atom(
+                                    base,
+                                    scales.key_column(slot),
+                                    atoms + stage * ATOM_BYTES,
+                                )
                             multiply_scores(
                                 config,
                                 part,
                                 target,
                                 queries[None, None, None, sub],
                                 keys[None, None, None, stage],
+                                base,
+                                slot,
                             )
                         if cutlass.const_expr(sub == subs - 1):
                             commit_to_pair(barriers + (bar.TILE_EMPTY + stage))

@@ -8,6 +8,8 @@ r of a warpgroup touches only that lane (PTX ISA, "Access restrictions").
     columns 256-383   O of sub-tile 0
     columns 384-511   O of sub-tile 1
 
+    columns 384-403   instead of it scales, where there are any (`scales.py`)
+
 With two sub-tiles a slot is that of its sub-tile. A single one has up to 256 columns of
 O, and its tiles of scores take turns.
 

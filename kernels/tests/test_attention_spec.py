@@ -33,6 +33,12 @@ FLOAT8 = {"dtype": "float8_e4m3fn", "arch": "sm_100a", "head_dim": 128}
         (FLOAT8 | {"head_dim": 72}, r"inputs it must be a multiple of 16 in"),
         (FLOAT8 | {"head_dim_v": 8}, r"multiple of 16 in \[16, 128\]"),
         (FLOAT8 | {"head_dim": 144}, r"multiple of 16 in \[16, 128\]"),
+        ({"block_scaled": True}, "it needs one-byte inputs, dtype is float16"),
+        (
+            {"block_scaled": True, "dtype": "float8_e5m2"},
+            "block_scaled is not served on sm_120a, only on sm_100a",
+        ),
+        (FLOAT8 | {"block_scaled": True, "head_dim": 144}, r"in \[16, 128\]"),
         ({"head_dim": 60}, "multiple of 8"),
         ({"head_dim": 264}, r"multiple of 8 in \[8, 256\]"),
         ({"head_dim_v": 264, "arch": "sm_90a"}, r"multiple of 8 in \[8, 256\]"),
@@ -79,6 +85,7 @@ def test_a_plan_says_why_it_declines(change, reason):
         {"out_dtype": "float16"},
         FLOAT8,
         FLOAT8 | {"out_dtype": "float16"},
+        FLOAT8 | {"block_scaled": True},
         FLOAT8 | {"dtype": "float8_e5m2", "out_dtype": "float8_e4m3fn", "head_dim": 16},
     ],
 )

@@ -90,6 +90,7 @@ def test_every_declared_field_is_either_keyed_or_an_argument():
     covered = {name for change in KEYED + ARGUMENTS for name in change}
     # What not every target or mask takes is covered below.
     covered |= {"window_right", "anchor", "head_dim_v", "out_dtype"}
+    covered |= {"block_scaled"}
     assert {field.name for field in fields(AttentionSpec)} == covered
 
 
@@ -118,6 +119,11 @@ def test_an_output_type_of_its_own_is_keyed(cache):
     types = (None, "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
     keys = {plan(replace(spec, out_dtype=kind)).key for kind in types}
     assert len(keys) == len(types) - 1
+
+
+def test_scales_of_blocks_are_keyed(cache):
+    spec = replace(SPEC, arch="sm_100a", dtype="float8_e4m3fn")
+    assert plan(spec).key != plan(replace(spec, block_scaled=True)).key
 
 
 def test_the_longest_query_is_an_argument_where_tiles_have_one_height(cache):

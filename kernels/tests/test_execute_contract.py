@@ -69,12 +69,34 @@ def arguments8(**sizes):
     return call | {name: torch.ones(1) for name in FACTORS}
 
 
+SPECMX = replace(SPEC8, out_dtype="bfloat16", block_scaled=True)
+SCALES = ["scales_q", "scales_k", "scales_v"]
+
+
+def scales_of(heads, atoms):
+    return torch.zeros(heads, atoms, 512, dtype=torch.uint8).view(torch.float8_e8m0fnu)
+
+
+def argumentsmx(**sizes):
+    """A call of `SPECMX`: two sequences have two atoms, if they have few tokens."""
+    call = arguments8(**sizes) | {"amax": torch.ones(1)}
+    for name in ("descale_q", "descale_k", "descale_v", "scale_out"):
+        del call[name]
+    call["out"] = call["out"].to(torch.bfloat16)
+    call["workspace"] = aligned(workspace_bytes(SPECMX))
+    call |= {name: scales_of(4 if name == "scales_q" else 2, 2) for name in SCALES}
+    return call
+
+
 def received(launch):
     """What the host function is given: addresses and numbers by name."""
     inputs, lengths_q, lengths_kv, tokens_q, tokens_kv, heads_kv, problem = launch[:7]
     facts = problem._asdict()
     packed = inputs._asdict() | {"out": facts.pop("out")}
     facts |= facts.pop("factors")._asdict()
+    scaled = facts.pop("scales")
+    for name, scales in scaled._asdict().items() if scaled else ():
+        facts |= {f"scales_{name}": scales.pointer, f"atoms_{name}": scales.atoms}
     facts |= {"lengths_q": lengths_q, "lengths_kv": lengths_kv, "heads_kv": heads_kv}
     facts |= {"tokens_q": tokens_q, "tokens_kv": tokens_kv, "ctas": launch[7]}
     for name, (place, token, head) in packed.items():
@@ -277,6 +299,104 @@ def test_factors_of_wide_operands_are_refused(name):
     with pytest.raises(ContractError, match=f"{name} is given"):
         target.execute(**(arguments() | {name: torch.ones(1)}))
     assert launches == []
+
+
+BREAKSMX = {
+    "missing": (lambda a: a.pop("scales_k"), "scales_k is missing"),
+    "a factor": (
+        lambda a: a.update(descale_q=torch.ones(1)),
+        "descale_q is given, but the plan has not one-byte inputs with a factor each",
+    ),
+    "amax": (lambda a: a.pop("amax"), "amax is missing"),
+    "bytes": (
+        lambda a: a.update(scales_v=a["scales_v"].view(torch.uint8)),
+        "scales_v has dtype uint8; the plan declares float8_e8m0fnu",
+    ),
+    "heads": (
+        lambda a: a.update(scales_k=scales_of(4, 2)),
+        r"scales_k has shape \(4, 2, 512\)",
+    ),
+    "rows": (
+        lambda a: a.update(scales_q=scales_of(4, 2)[:, :, :256]),
+        r"scales_q has shape \(4, 2, 256\)",
+    ),
+    "dense": (
+        lambda a: a.update(scales_q=scales_of(4, 4)[:, ::2]),
+        "scales_q must be dense",
+    ),
+    "heads apart": (
+        lambda a: a.update(scales_q=scales_of(4, 4)[:, :2]),
+        "scales_q must be dense",
+    ),
+    "none": (
+        lambda a: a.update(scales_q=scales_of(4, 0)),
+        "scales_q has no atom, though there are tokens",
+    ),
+    "sides": (
+        lambda a: a.update(scales_v=scales_of(2, 3)),
+        "scales_v has 3 atoms, scales_k has 2",
+    ),
+    "alignment": (
+        lambda a: a.update(scales_q=Shifted(a["scales_q"], 8)),
+        "scales_q",
+    ),
+    "overlap": (
+        lambda a: a.update(
+            scales_q=a["workspace"].view(torch.float8_e8m0fnu)[:0].view(4, 0, 512),
+            q=a["q"][:0],
+            out=a["out"][:0],
+            lse=a["lse"][:0],
+            scales_k=a["out"]
+            .view(torch.uint8)
+            .view(-1)[:1024]
+            .view(torch.float8_e8m0fnu)
+            .view(2, 1, 512),
+            scales_v=scales_of(2, 1),
+            amax=a["out"].view(torch.uint8).view(-1)[:4].view(torch.float32),
+        ),
+        "amax overlaps scales_k",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BREAKSMX)
+def test_a_broken_call_of_block_scaled_operands_is_refused(name):
+    change, reason = BREAKSMX[name]
+    target, launches = compiled(SPECMX)
+    call = argumentsmx()
+    change(call)
+    with pytest.raises(ContractError, match=reason):
+        target.execute(**call)
+    assert launches == []
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_scales_of_other_operands_are_refused(name):
+    target, launches = compiled(SPEC8)
+    with pytest.raises(ContractError, match=f"{name} is given, but the plan is not"):
+        target.execute(**(arguments8() | {name: scales_of(4, 2)}))
+    assert launches == []
+
+
+def test_scales_reach_the_launch_with_their_atoms():
+    target, launches = compiled(SPECMX)
+    call = argumentsmx() | {"scales_q": scales_of(4, 5)}
+    target.execute(**call)
+    got = received(*launches)
+    assert {name: got[name] for name in SCALES} == {
+        name: call[name].data_ptr() for name in SCALES
+    }
+    assert (got["atoms_q"], got["atoms_k"], got["atoms_v"]) == (5, 2, 2)
+    assert got["amax"] == call["amax"].data_ptr()
+    assert {got[name] for name in FACTORS[:4]} == {None}
+
+
+def test_tokens_that_are_not_there_need_no_scales():
+    target, launches = compiled(SPECMX)
+    call = argumentsmx(tokens_q=0, tokens_kv=0)
+    call |= {name: scales_of(4 if name == "scales_q" else 2, 0) for name in SCALES}
+    target.execute(**call)
+    assert len(launches) == 1
 
 
 def test_a_wide_output_has_no_factor():

@@ -64,11 +64,12 @@ def accepted(spec):
 
 
 def types(arch, dims):
-    """Pairs of types, of inputs and of the output, that a shape serves."""
+    """Types of inputs and of the output, and whether scaled, that a shape serves."""
     row = next(r for r in matrix() if (r.arch, r.head_dims) == (arch, dims))
-    pairs = [(dtype, out) for dtype in TWO_BYTES for out in (None, dtype)]
-    pairs += itertools.product(ONE_BYTE, (None, *get_args(DType)))
-    return [pair for pair in pairs if row.served[pair[0]]]
+    kinds = [(dtype, out, False) for dtype in TWO_BYTES for out in (None, dtype)]
+    scaled = (False, True) if row.served["MXFP8"] else (False,)
+    kinds += itertools.product(ONE_BYTE, (None, *get_args(DType)), scaled)
+    return [kind for kind in kinds if row.served[kind[0]]]
 
 
 def drawn(data, arch, dims, only=None):
@@ -77,7 +78,8 @@ def drawn(data, arch, dims, only=None):
     kinds = FREE | KEYED | {"types": st.sampled_from(types(arch, dims))}
     facts = {name: data.draw(kinds[name], name) for name in names}
     if "types" in facts:
-        facts["dtype"], facts["out_dtype"] = facts.pop("types")
+        names = ("dtype", "out_dtype", "block_scaled")
+        facts |= zip(names, facts.pop("types"), strict=True)
     if only is not None:
         return facts
     return AttentionSpec(arch=arch, head_dim=dims[0], head_dim_v=dims[1], **facts)
@@ -93,6 +95,7 @@ def contract(spec):
     out = spec.out_dtype or ("bfloat16" if spec.dtype in ONE_BYTE else spec.dtype)
     return (
         *(spec.arch, spec.dtype, out, spec.head_dim, spec.width_v),
+        spec.block_scaled,
         *(anchor, left, right, spec.sinks, spec.lse, spec.lengths_q, spec.lengths_kv),
         spec.scale is not None and spec.scale < 0.0,
         # Rows of a tile, where a target has several: for decoding, short, others.
@@ -143,9 +146,13 @@ def test_what_an_argument_carries_is_in_no_key(arch, dims, data):
 @pytest.mark.parametrize(("arch", "dims"), SHAPES)
 def test_types_of_inputs_and_output_are_both_in_the_key(arch, dims):
     base = plain(arch, dims)
-    specs = [replace(base, dtype=d, out_dtype=out) for d, out in types(arch, dims)]
+    specs = [
+        replace(base, dtype=dtype, out_dtype=out, block_scaled=scaled)
+        for dtype, out, scaled in types(arch, dims)
+    ]
     promised = {contract(spec) for spec in specs}
-    assert len(promised) == (10 if len(specs) > 4 else 2)
+    # Two wide types; two narrow ones with four outputs each, once more with scales.
+    assert len(promised) == {4: 2, 14: 10, 24: 18}[len(specs)]
     assert len({plan(spec).key for spec in specs}) == len(promised)
 
 
@@ -158,5 +165,5 @@ def test_shapes_of_one_target_have_keys_of_their_own():
 
 def test_every_declared_fact_is_drawn():
     named = {field.name for field in fields(AttentionSpec)}
-    typed = {"dtype", "out_dtype"}
+    typed = {"dtype", "out_dtype", "block_scaled"}
     assert named == {*FREE, *KEYED, *typed, "arch", "head_dim", "head_dim_v"}

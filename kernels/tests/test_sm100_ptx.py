@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import pytest
 from artifact import (
@@ -19,6 +20,7 @@ from cutlass.base_dsl.compiler import DumpDir
 from sidestream.kernels.plan import compile_forward
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import config as facts
+from sidestream.kernels.sm100 import scales
 from sidestream.kernels.sm100 import tensor_memory as tmem
 from sidestream.kernels.sm100.config import KernelConfig
 
@@ -39,6 +41,7 @@ SHAPES = {
     "narrow": NARROW,
     "e4m3": replace(WIDE, dtype="float8_e4m3fn"),
     "e4m3-d64": replace(of_dims(WIDE, 64, 64), dtype="float8_e4m3fn"),
+    "mxfp8": replace(WIDE, dtype="float8_e4m3fn", block_scaled=True),
     "e5m2-out": replace(WIDE, dtype="float8_e5m2", out_dtype="float8_e5m2"),
 }
 CONVERSIONS = {
@@ -90,6 +93,8 @@ def test_products_and_copies_are_those_of_the_chip(config, ptx):
     steps = config.k_steps + config.tile_n // config.k_width
     assert len(products) == config.sub_tiles * steps
     format_kind = "f8f6f4" if config.narrow else "f16"
+    if config.block_scaled:
+        format_kind = "mxf8f6f4.block_scale.block32"
     assert all(f".cta_group::1.kind::{format_kind}." in c + "." for c in products)
     loads = [c for c in codes if c.startswith("cp.async.bulk.tensor")]
     shared = [c for c in loads if ".multicast::cluster" in c]
@@ -259,4 +264,27 @@ def test_the_assembler_honours_register_counts_and_spills_nothing(
 
 def test_every_shape_is_among_them():
     held = {config.shape for config in SHAPES.values()}
-    assert held == {*facts.SHAPES, *facts.NARROW_SHAPES}
+    assert held == {*facts.SHAPES, *facts.NARROW_SHAPES, *facts.SCALED_SHAPES}
+
+
+def test_scales_have_columns_and_memory_of_their_own():
+    config = SHAPES["mxfp8"]
+    columns = [scales.Q_COLUMN, scales.P_COLUMN, scales.V_COLUMN]
+    columns += [scales.K_COLUMN + slot * scales.COLUMNS for slot in range(facts.SLOTS)]
+    assert min(columns) >= tmem.O_COLUMN[0] + config.width_v
+    assert [b - a for a, b in pairwise(columns)] == [scales.COLUMNS] * 4
+    assert scales.END_COLUMN == columns[-1] + scales.COLUMNS <= tmem.COLUMNS
+    # A stage holds a tile of K, or of V, so that an atom goes with each.
+    assert config.k_slices == config.v_slices == config.sub_tiles == 1
+    assert config.atoms == config.stages + 1
+
+
+def test_an_atom_is_copied_for_each_operand_that_has_one(ptx):
+    """Q once a unit, K and V once a tile; P has its scale from threads."""
+    codes = opcodes(forward_lines(ptx(SHAPES["mxfp8"])))
+    placed = [c for c in codes if c.startswith("tcgen05.cp")]
+    assert placed == ["tcgen05.cp.cta_group::1.32x128b.warpx4"] * 3
+    loads = [c for c in codes if re.match(r"cp\.async\.bulk\.shared", c)]
+    assert len(loads) == 3
+    codes = opcodes(forward_lines(ptx(SHAPES["e4m3"])))
+    assert not [c for c in codes if c.startswith("tcgen05.cp")]

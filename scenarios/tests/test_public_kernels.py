@@ -30,6 +30,7 @@ from sidestream.scenarios.catalogue_public import (
     PUBLIC,
     PUBLIC_TAG,
 )
+from sidestream.scenarios.catalogue_scaled import SCALED
 
 CASES = {
     "fa4": {"d256-grouped-causal": 1, "splits-d128": 3, "clc-d128": 1},
@@ -161,7 +162,7 @@ def test_they_are_what_the_default_check_of_a_package_adds():
     assert set(usual).isdisjoint(PUBLIC)
     assert set(beyond) == {*usual, *PUBLIC}
     whole = Selection(names=("all",), beyond=True)
-    assert set(whole.scenarios()) == set(catalogue.EVERY) - {*NARROW, *EACH}
+    assert set(whole.scenarios()) == set(catalogue.EVERY) - {*NARROW, *SCALED, *EACH}
     ours = Selection(names=("all",)).scenarios()
     assert set(ours) == set(catalogue.EVERY) - set(PUBLIC)
     assert not whole.asked

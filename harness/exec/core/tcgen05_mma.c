@@ -162,17 +162,18 @@ static void one_cta(const Mma *x, Cta *c, const Values *b, const u32 *disabled) 
     p.write[q] = (x->half ? 0xffffu << lane : FULL) & ~disabled[q];
   if (x->form.scales) {
     Scales s;
-    const MmaCall *call = x->call;
-    if (!columns_ok(x, c, call->sfa, tcgen05_scale_columns(x->rows), 0, 1) ||
-        !columns_ok(x, c, call->sfb, tcgen05_scale_columns(x->columns), 0, 1))
+    u32 sfa = tcgen05_scale_address(x->call->sfa, x->d.sfa);
+    u32 sfb = tcgen05_scale_address(x->call->sfb, x->d.sfb);
+    if (!columns_ok(x, c, sfa, tcgen05_scale_columns(x->rows), 0, 1) ||
+        !columns_ok(x, c, sfb, tcgen05_scale_columns(x->columns), 0, 1))
       return;
-    OBSERVE(x->m, engine_tensor, x->op, c, 0, TMEM_LANES, tmem_column(call->sfa),
+    OBSERVE(x->m, engine_tensor, x->op, c, 0, TMEM_LANES, tmem_column(sfa),
             tcgen05_scale_columns(x->rows), ACCESS_READ);
-    OBSERVE(x->m, engine_tensor, x->op, c, 0, TMEM_LANES, tmem_column(call->sfb),
+    OBSERVE(x->m, engine_tensor, x->op, c, 0, TMEM_LANES, tmem_column(sfb),
             tcgen05_scale_columns(x->columns), ACCESS_READ);
     u32 code = tcgen05_scales(c, &x->d, x->form.scales, x->rows, x->parts,
-                              tmem_column(call->sfa), tmem_column(call->sfb), &s);
-    if (code) refuse(x, c, FAULT_TCGEN05, call->sfa, call->sfb, code);
+                              tmem_column(sfa), tmem_column(sfb), &s);
+    if (code) refuse(x, c, FAULT_TCGEN05, sfa, sfb, code);
     tcgen05_multiply_scaled(&p, &s);
   } else if (x->form.kind == KIND_I8) {
     tcgen05_multiply_integer(&p);

@@ -18,6 +18,10 @@ static f64 scale_of(u32 word, u32 byte, u32 ue4m3) {
   return bits == 0xff ? (f64)NAN : ldexp(1.0, (int)bits - 127);
 }
 
+u32 tcgen05_scale_address(u32 addr, u32 id) {
+  return addr >> 30 == id ? addr & 0x3fffffffu : addr;
+}
+
 u32 tcgen05_scale_columns(u32 rows) { return (rows + 31) / 32; }
 
 /* Whether partitions p and q agree in `count` bytes from `byte` on of n columns. */

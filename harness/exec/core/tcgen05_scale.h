@@ -4,6 +4,11 @@
 
 #include "tcgen05_multiply.h"
 
+/* Where the factors lie. The address that CUTLASS and CuTe DSL hand over repeats the scale
+ * factor id of the instruction descriptor in its two upper bits, which are of the lane
+ * otherwise. Any other bits there stay, and are no lane. */
+u32 tcgen05_scale_address(u32 addr, u32 id);
+
 /* Columns of tensor memory that hold the factors of that many rows. */
 u32 tcgen05_scale_columns(u32 rows);
 
