@@ -296,7 +296,7 @@ class Compiled:
             left=Int32(min(spec.window_left or 0, MAX_TOKENS)),
             right=Int32(min(spec.right or 0, MAX_TOKENS)),
             scale_log2=Float32(abs(spec.softmax_scale) * math.log2(math.e)),
-            factors=Factors(*at[9:14], scales=scaled),
+            factors=Factors(*at[9:14])._replace(scales=scaled),
         )
         self.function(
             Each(q_at, k_at, v_at),

@@ -161,7 +161,7 @@ def compile_launch(config: Any, forward: Any, arch: str, *options: Any) -> Any:
         left=one,
         right=one,
         scale_log2=Float32(1.0),
-        factors=Factors(*fake[9:14], scales=scales),
+        factors=Factors(*fake[9:14])._replace(scales=scales),
     )
     return cute.compile[(cute.GPUArch(arch), *options)](
         sidestream_attention,

@@ -4,11 +4,9 @@ All of it is known at run time only. A pointer that the configuration has no use
 None.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cutlass import Float32, Int32, Int64, cute
-
-from sidestream.kernels.common.config import Each
 
 
 class Packed(NamedTuple):
@@ -36,7 +34,7 @@ class Scales(NamedTuple):
 class Factors(NamedTuple):
     """Float32 factors of one-byte operands, and where the largest output goes.
 
-    `scales` are the `Scales` of Q, K and V, where these have scales and no factors.
+    `scales` are the `Scales` of `Each` of Q, K and V, where they have no factors.
     """
 
     descale_q: cute.Pointer | None
@@ -44,7 +42,7 @@ class Factors(NamedTuple):
     descale_v: cute.Pointer | None
     scale_out: cute.Pointer | None
     amax: cute.Pointer | None
-    scales: Each | None
+    scales: Any = None
 
 
 class Problem(NamedTuple):

@@ -116,7 +116,7 @@ def load_keys(
     rank: Int32,
     barriers: cute.Pointer,
     atoms: cute.Pointer,
-    found: Atoms | None,
+    found: Atoms,
 ) -> None:
     """Load this CTA's half of a K tile, for both; `count` is its first slice.
 
@@ -129,7 +129,7 @@ def load_keys(
         expected = Int32(blocks * BLOCK_BYTES)
         if keys <= config.box:
             expected = Int32(blocks * BLOCK_BYTES // CLUSTER)
-        if cutlass.const_expr(found is not None):
+        if cutlass.const_expr(config.block_scaled):
             expected = expected + ATOM_BYTES
         fill_stage(
             atom,
@@ -146,7 +146,7 @@ def load_keys(
             keys,
             rank * config.box,
         )
-        if cutlass.const_expr(found is not None):
+        if cutlass.const_expr(config.block_scaled):
             place = atoms + stage * ATOM_BYTES
             load_atom(found.scales, found.head, found.first + tile, place, full)
 
@@ -163,7 +163,7 @@ def load_values(
     rank: Int32,
     barriers: cute.Pointer,
     atoms: cute.Pointer,
-    found: Atoms | None,
+    found: Atoms,
 ) -> None:
     """Load this CTA's share of a V tile; `count` is its first slice.
 
@@ -180,7 +180,7 @@ def load_values(
         for other in cutlass.range_constexpr(config.v_sharers):
             if keys > part * config.v_keys + other * box:
                 expected = Int32((other + 1) * config.stage_bytes // config.v_sharers)
-        if cutlass.const_expr(found is not None):
+        if cutlass.const_expr(config.block_scaled):
             expected = expected + ATOM_BYTES
         fill_stage(
             atom,
@@ -197,7 +197,7 @@ def load_values(
             keys,
             part * config.v_keys + share * box,
         )
-        if cutlass.const_expr(found is not None):
+        if cutlass.const_expr(config.block_scaled):
             place = atoms + stage * ATOM_BYTES
             load_atom(found.scales, found.head, found.first + tile, place, full)
 
@@ -212,7 +212,7 @@ def load_queries(
     queries: cute.Tensor,
     barriers: cute.Pointer,
     atoms: cute.Pointer,
-    found: Atoms | None,
+    found: Atoms,
 ) -> None:
     """Load Q of every sub-tile that visits a tile; `queries` counts them.
 
@@ -227,7 +227,7 @@ def load_queries(
             expected = Int32(config.q_bytes)
             if rows <= config.box:
                 expected = Int32(config.q_bytes // 2)
-            if cutlass.const_expr(found is not None):
+            if cutlass.const_expr(config.block_scaled):
                 expected = expected + ATOM_BYTES
             with cute.arch.elect_one():
                 phases.expect_bytes(full, expected)
@@ -240,7 +240,7 @@ def load_queries(
                             shared[None, half, block, sub],
                             tma_bar_ptr=full,
                         )
-            if cutlass.const_expr(found is not None):
+            if cutlass.const_expr(config.block_scaled):
                 # Units start at a row that begins an atom.
                 number = found.first + row0 // config.tile_m
                 place = atoms + config.stages * ATOM_BYTES
@@ -255,7 +255,7 @@ def atoms_of(
     sequence: Int32,
     head: Int32,
 ) -> Each:
-    """Where the scales of a query head and its keys begin; None without any."""
+    """Where the scales of a query head and its keys begin; None each without any."""
     if cutlass.const_expr(not config.block_scaled):
         return Each(None, None, None)
     of = problem.factors.scales
