@@ -47,7 +47,7 @@ from sidestream.harness.runtime import (
 )
 from sidestream.harness.runtime.program_calls import ProgramCalls
 from sidestream.harness.runtime.timeline import Moment
-from sidestream.harness.vtorch import VirtualTorch
+from sidestream.harness.vtorch import VirtualTorch, allocator_settings
 
 Compiled = tuple[str, CallSite]
 """A host function that was compiled, and where."""
@@ -164,6 +164,8 @@ def run_script(
         )
         held.values.clear()
         launches.close()
+        for reason in allocator_settings.of_environment(os.environ):
+            runtime.leave_open(reason)
     return ScriptRun(
         findings=(
             *runtime.findings(),

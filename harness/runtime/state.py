@@ -462,6 +462,10 @@ class State:
         self._incomplete["", told] = None
         raise UnsupportedError(told)
 
+    def leave_open(self, reason: str) -> None:
+        """Take note of why a run cannot be judged wholly, and go on."""
+        self._incomplete["", reason] = None
+
     def incomplete(self) -> tuple[Incomplete, ...]:
         """Return why the run could not be judged wholly, once for each reason."""
         return tuple(

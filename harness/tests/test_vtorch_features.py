@@ -1,4 +1,4 @@
-"""Features of torch's CUDA that programs lean on, and what is refused by name."""
+"""Features of torch's CUDA that programs lean on."""
 
 import copy
 import io
@@ -211,35 +211,6 @@ def test_modules_are_copied_saved_and_loaded_with_their_optimizer(gpu):
     assert kinds(gpu) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "make"),
-    [
-        ("autocast", lambda: torch.autocast("cuda").__enter__()),
-        ("MemPool", lambda: torch.cuda.MemPool()),
-        ("an event for other processes", lambda: torch.cuda.Event(interprocess=True)),
-        ("an external event", lambda: torch.cuda.Event(external=True)),
-        ("debug_dump", lambda: torch.cuda.CUDAGraph().debug_dump("x")),
-        ("sparse", lambda: torch.ones(2, device="cuda").to_sparse()),
-        ("cudart", lambda: torch.cuda.cudart()),
-        (
-            "for other processes",
-            lambda: torch.ones(2, device="cuda").untyped_storage()._share_cuda_(),
-        ),
-        ("_record_memory_history", lambda: torch.cuda.memory._record_memory_history()),
-        ("jiterator", lambda: torch.cuda.jiterator._create_jit_fn("")),
-        ("tunable", lambda: torch.cuda.tunable.is_enabled()),
-        ("temperature", lambda: torch.cuda.temperature()),
-        ("sin, compiled by torch.compile", lambda: torch.compile(torch.sin)(None)),
-    ],
-)
-def test_what_is_not_supported_says_so_by_name(gpu, name, make):
-    """A program may catch the error; the run is incomplete all the same."""
-    with pytest.raises(UnsupportedError, match=name) as raised:
-        make()
-    reasons = [entry.reason for entry in gpu.runtime.incomplete()]
-    assert str(raised.value) in reasons
-
-
 @pytest.mark.parametrize("shape", [(3, 4), (4, 3)])
 def test_results_are_written_where_they_were_allocated(gpu, shape):
     aten = torch.ops.aten
@@ -260,35 +231,6 @@ def test_results_are_written_where_they_were_allocated(gpu, shape):
         made = work(there)
         assert torch.equal(made.cpu(), work(host.t()))
         assert made.stride() == work(host.t()).stride()
-
-
-def test_what_is_compiled_is_refused_when_it_is_called_and_not_before(gpu):
-    @torch.compile(dynamic=True)
-    def halved(value):
-        return value / 2
-
-    layer = torch.nn.Linear(2, 2, device="cuda")
-    model = torch.compile(layer)
-    assert halved.__name__ == "halved"
-    assert set(model.state_dict()) == {"_orig_mod.weight", "_orig_mod.bias"}
-    assert list(model.parameters()) == [layer.weight, layer.bias]
-    assert model.in_features == 2
-    assert not model.eval().training
-    assert not layer.training
-    assert gpu.runtime.incomplete() == ()
-    for call, name in ((halved, "halved"), (model, "Linear")):
-        with pytest.raises(UnsupportedError, match=rf"{name}, compiled by torch"):
-            call(torch.ones(2, device="cuda"))
-    layer.compile()
-    with pytest.raises(UnsupportedError, match="TORCH_COMPILE_DISABLE"):
-        layer(torch.ones(2, device="cuda"))
-    assert len(gpu.runtime.incomplete()) == 3
-
-
-def test_compile_is_the_function_itself_where_it_is_switched_off(gpu, monkeypatch):
-    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
-    value = torch.ones(2, device="cuda")
-    assert torch.compile(lambda x: x * 2, disable=True)(value).tolist() == [2, 2]
 
 
 @pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])

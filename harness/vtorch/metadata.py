@@ -71,6 +71,8 @@ class Metadata:
         if isinstance(made, torch.Tensor):
             if made.layout != torch.strided:
                 self._refuse(f"a tensor of layout {made.layout}")
+            if made.is_quantized:
+                self._refuse(f"a quantized tensor ({made.dtype})")
             return Meta(made)
         if isinstance(made, (list, tuple)):
             return [self._metas(item) for item in made]

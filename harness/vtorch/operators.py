@@ -38,6 +38,8 @@ _METADATA = {
     *("aten::_version", "aten::sym_size", "aten::sym_numel"),
 }
 
+_COLLECTIVES = ("c10d::", "_c10d_functional", "symm_mem::")
+"""Operators over several processes."""
 _COUNTED = {"aten::nonzero", "aten::masked_select", "aten::index"}
 """Operators that count first: their kernel reads the arguments behind the wait for the
 number of results, once more."""
@@ -85,6 +87,10 @@ class Operators:
             return func(*args, **kwargs)
         if op.view or op.name in _METADATA or kwargs.get("device") == _META:
             return func(*args, **kwargs)
+        if op.name.startswith(_COLLECTIVES):
+            self._world.runtime.not_modelled(
+                f"{op.label} (torch.distributed) of tensors of the device"
+            )
         rule = self._rules.get(op.name)
         if rule is not None:
             return rule(op, func, args, kwargs)

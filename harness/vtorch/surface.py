@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from sidestream.harness.vtorch import device_names, unsupported
+from sidestream.harness.vtorch import (
+    allocator_settings,
+    device_names,
+    unsupported,
+)
 from sidestream.harness.vtorch.attributes import Change
 from sidestream.harness.vtorch.dlpack import capsule, import_capsule
 from sidestream.harness.vtorch.generators import AnyGenerator
@@ -60,6 +64,7 @@ def changes(world: World) -> Iterator[Change]:
     yield from _tensors(world)
     yield from device_names.changes()
     yield from unsupported.changes(world)
+    yield from allocator_settings.changes(world)
     engine = world.backward.engine(torch.autograd.graph._engine_run_backward)
     for module in (torch.autograd, torch.autograd.graph):
         yield module, "_engine_run_backward", engine
@@ -287,6 +292,21 @@ def _memory(world: World) -> Iterator[Change]:
     for name, value in changed.items():
         yield torch.cuda, name, value
         yield torch.cuda.memory, name, value
+    for name in _ACCELERATOR_MEMORY:
+        yield torch.accelerator, name, _of_cuda(name)
+    yield torch.accelerator, "get_memory_info", info
+
+
+_ACCELERATOR_MEMORY = (
+    *("empty_cache", "memory_stats", "memory_allocated", "max_memory_allocated"),
+    *("memory_reserved", "max_memory_reserved"),
+    *("reset_accumulated_memory_stats", "reset_peak_memory_stats"),
+)
+
+
+def _of_cuda(name: str) -> Callable[..., Any]:
+    """Return a call of `torch.accelerator` that is the one of `torch.cuda`."""
+    return lambda *device: getattr(torch.cuda, name)(*device)
 
 
 def _random(world: World) -> Iterator[Change]:
