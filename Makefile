@@ -9,7 +9,7 @@ check: $(VENV)/.ready
 	$(BIN)/sidestream check --out $(OUT)
 
 test: $(VENV)/.peers lint typecheck
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

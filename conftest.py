@@ -5,6 +5,7 @@ target than that of most are run by `scenarios/tests/test_other_targets.py`, eac
 process of its own; given by name they run as they are.
 """
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A first example may compile a kernel, so time says nothing about an example.
@@ -23,3 +24,8 @@ collect_ignore = [
     "scenarios/tests/test_our_sm100_narrow.py",
     "scenarios/tests/test_sm100_public_rows.py",
 ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with whole files in one test each, so that no process waits for one."""
+    items.sort(key=lambda item: item.path.name != "test_other_targets.py")
