@@ -10,7 +10,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,12 @@ NARROW_PROBLEMS = tuple(
     for problem in PROBLEMS
 )
 """The same with one-byte inputs. FA4's kernel takes no factors, and is given none."""
+OURS = "sidestream"
+ROLES = (
+    *("softmax", "correction", "mma", "consumer", "whole"),
+    *("load", "epilogue", "scheduler", "idle"),
+)
+"""Roles of a kernel, as the cost model tells them apart."""
 SOFTMAX_ROLES = ("softmax", "consumer", "whole")
 """The role that takes the exponentials, by kind of kernel."""
 
@@ -174,16 +180,25 @@ def _here(impl: str, arch: str, problem: str) -> dict[str, Any]:
 
 
 def figures(cost: LaunchCost) -> dict[str, float]:
-    """Return the figures that are compared, per KV tile."""
+    """Return the figures that are compared, per KV tile.
+
+    The role that takes the exponentials has one name here, whatever the kernel's kind.
+    """
     roles = {role.name: role for role in cost.roles}
     soft = next((roles[name] for name in SOFTMAX_ROLES if name in roles), None)
     tiles = cost.tiles
     copied = sum(cost.bytes.get(way, 0) for way in ("tma delivered", "cp.async"))
-    rows = {
-        "computed / live tiles": cost.area / cost.live_area if cost.live_area else 0.0,
-        "softmax warp instr": soft.instructions / tiles if soft else 0.0,
-        "its moves": soft.moves / tiles if soft else 0.0,
-        "all warp instr": sum(r.instructions for r in cost.roles) / tiles,
+    rows = (
+        {"computed / live tiles": cost.area / cost.live_area} if cost.live_area else {}
+    )
+    if soft is not None:
+        rows["warp instr, softmax"] = soft.instructions / tiles
+    for name in ROLES:
+        if name in roles and roles[name] is not soft:
+            rows[f"warp instr, {name}"] = roles[name].instructions / tiles
+    rows |= {
+        "warp instr, all": sum(r.instructions for r in cost.roles) / tiles,
+        "moves, softmax": soft.moves / tiles if soft else 0.0,
         "tensor flops": cost.flops / tiles,
         "TMA load bytes asked for": cost.bytes.get("tma load", 0) / tiles,
         "bytes put into shared": copied / tiles,
@@ -210,17 +225,28 @@ def show(arch: str, rows: Sequence[Measured]) -> None:
         found = {r.impl: figures(r.attention) for r in mine if r.attention}
         if not found:
             continue
-        print(f"| per KV tile | {' | '.join(found)} |")
-        print("|---" * (len(found) + 1) + "|")
-        for name in next(iter(found.values())):
-            cells = (spell(values[name]) for values in found.values())
-            print(f"| {name} | {' | '.join(cells)} |")
+        print(f"| per KV tile | {' | '.join(found)} | ours / the better |")
+        print("|---" * (len(found) + 2) + "|")
+        # In the order of whoever has most of them: not every kernel has every role.
+        names = dict.fromkeys(
+            name for values in sorted(found.values(), key=len)[::-1] for name in values
+        )
+        for name in names:
+            cells = [spell(v[name]) if name in v else "" for v in found.values()]
+            print(f"| {name} | {' | '.join(cells)} | {_ratio(found, name)} |")
         print("\n```")
         for row in mine:
             if row.attention:
                 print(f"{row.impl}, {row.verdict}")
                 print("\n".join(cost_text.lines(row.launches)))
         print("```", flush=True)
+
+
+def _ratio(found: Mapping[str, Mapping[str, float]], name: str) -> str:
+    """Spell ours over the least of the others, where both have the figure."""
+    others = [v[name] for impl, v in found.items() if impl != OURS and v.get(name)]
+    ours = found.get(OURS, {}).get(name)
+    return f"{ours / min(others):.2f}" if ours is not None and others else ""
 
 
 def spell(value: float) -> str:
