@@ -2,17 +2,23 @@
 
 Registers and spills are what the assembler reports (`ptxas -v`); its release is pinned
 in requirements-peers.txt, because they differ from one to the next. Shared memory is
-what the compiled host function asks for when it launches.
+what the compiled host function asks for when it launches. The fixture `build`
+(conftest.py) compiles a text once for all tests of a session.
 """
 
 import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from cutlass import cute
+from cutlass.base_dsl.compiler import DumpDir
+
+from sidestream.kernels.plan import compile_forward
 
 EVERYTHING = {
     "dtype": "bfloat16",
@@ -65,6 +71,31 @@ class Usage:
     static_smem: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """What is kept of one compilation.
+
+    Attributes:
+        arch: PTX target.
+        ptx: Text of the kernels.
+        dynamic_smem: Bytes that each launch of the host function asks for.
+    """
+
+    arch: str
+    ptx: str
+    dynamic_smem: list[int]
+
+
+def compile_text(config, arch, folder):
+    """Compile a configuration for a target; its dumps go to `folder`."""
+    keep = (cute.KeepPTX(True), DumpDir(str(folder)))
+    compiled = compile_forward(config, arch, *keep)
+    return Artifact(
+        arch=arch, ptx=compiled.artifacts.PTX, dynamic_smem=dynamic_smem(compiled)
+    )
+
+
+@cache
 def assembler():
     """The `ptxas` of the pinned release: that of the package, or of a toolkit."""
     spec = find_spec("nvidia")
@@ -79,16 +110,23 @@ def assembler():
     pytest.skip(f"no ptxas of CUDA {RELEASE} (make peers)")
 
 
-def assemble(ptx, arch, folder):
-    """Assemble and return the `Usage` of every kernel, by name.
+def assemble(artifact, folder):
+    """Assemble and return the `Usage` of the work list's kernel and of the forward one.
 
     `setmaxnreg` has to be honoured: without it a role has no more registers than the
     CTA was started with.
     """
     source = folder / "kernels.ptx"
-    source.write_text(ptx)
+    source.write_text(artifact.ptx)
     told = subprocess.run(
-        [assembler(), f"-arch={arch}", "-v", source, "-o", folder / "kernels.cubin"],
+        [
+            assembler(),
+            f"-arch={artifact.arch}",
+            "-v",
+            source,
+            "-o",
+            folder / "kernels.cubin",
+        ],
         capture_output=True,
         text=True,
         check=True,
@@ -105,7 +143,10 @@ def assemble(ptx, arch, folder):
             spilled=max(spills),
             static_smem=int(static[1]) if static else 0,
         )
-    return usages
+    assert len(usages) == 2
+    (worklist,) = (u for name, u in usages.items() if "worklist" in name)
+    (forward,) = (u for name, u in usages.items() if "forward" in name)
+    return worklist, forward
 
 
 def dynamic_smem(compiled):

@@ -5,10 +5,7 @@ from dataclasses import replace
 
 import pytest
 from artifact import EVERYTHING, LITTLE
-from cutlass import cute
-from cutlass.base_dsl.compiler import DumpDir
 
-from sidestream.kernels.plan import compile_forward
 from sidestream.kernels.sm120.config import KernelConfig
 
 WIDE = KernelConfig(**EVERYTHING, tile_m=128)
@@ -27,9 +24,8 @@ KINDS |= {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 @pytest.mark.parametrize(
     "config", [WIDE, NARROW, E4M3, E5M2], ids=["wide", "narrow", "e4m3", "e5m2"]
 )
-def test_the_code_runs_on_both_targets(config, arch, tmp_path):
-    keep = (cute.KeepPTX(True), DumpDir(str(tmp_path)))
-    ptx = compile_forward(config, arch, *keep).artifacts.PTX
+def test_the_code_runs_on_both_targets(config, arch, build):
+    ptx = build(config, arch).ptx
     assert f".target {arch}" in ptx
     entries = re.findall(r"\.entry (\w+)", ptx)
     assert len(entries) == 2

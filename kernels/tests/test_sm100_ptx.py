@@ -2,22 +2,11 @@
 
 import re
 from dataclasses import replace
-from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
-from artifact import (
-    EVERYTHING,
-    LITTLE,
-    MOST_REGISTERS,
-    REGISTER_FILE,
-    assemble,
-    dynamic_smem,
-)
-from cutlass import cute
-from cutlass.base_dsl.compiler import DumpDir
+from artifact import EVERYTHING, LITTLE, MOST_REGISTERS, REGISTER_FILE, assemble
 
-from sidestream.kernels.plan import compile_forward
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import config as facts
 from sidestream.kernels.sm100 import scales
@@ -44,6 +33,13 @@ SHAPES = {
     "mxfp8": replace(WIDE, dtype="float8_e4m3fn", block_scaled=True),
     "e5m2-out": replace(WIDE, dtype="float8_e5m2", out_dtype="float8_e5m2"),
 }
+OTHER_TYPE = {
+    f"{name}-float16": replace(SHAPES[name], dtype="float16", out_dtype="float16")
+    for name in ("d128", "d192x128", "d256", "d512")
+}
+OTHER_TYPE["mxfp8-e5m2"] = replace(SHAPES["mxfp8"], dtype="float8_e5m2")
+ASSEMBLED = SHAPES | OTHER_TYPE
+"""Types differ in a conversion, which the assembler may take registers for."""
 CONVERSIONS = {
     "float16": "cvt.rn.f16x2.f32",
     "bfloat16": "cvt.rn.bf16x2.f32",
@@ -54,18 +50,8 @@ EVERY = pytest.mark.parametrize("config", SHAPES.values(), ids=SHAPES)
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    @cache
-    def build(config):
-        keep = (cute.KeepPTX(True), DumpDir(str(tmp_path_factory.mktemp("ptx"))))
-        return compile_forward(config, "sm_100a", *keep)
-
-    return build
-
-
-@pytest.fixture(scope="module")
-def ptx(compiled):
-    return lambda config: compiled(config).artifacts.PTX
+def ptx(build):
+    return lambda config: build(config, "sm_100a").ptx
 
 
 def forward_lines(text):
@@ -243,22 +229,20 @@ def test_the_artifact_asks_for_no_more_than_the_chip_has(config, ptx):
     assert tuple(map(int, counts)) == config.shape.registers
 
 
-@EVERY
+@pytest.mark.parametrize("config", ASSEMBLED.values(), ids=ASSEMBLED)
 def test_the_assembler_honours_register_counts_and_spills_nothing(
-    config, compiled, tmp_path
+    config, build, tmp_path
 ):
-    built = compiled(config)
-    usages = assemble(built.artifacts.PTX, "sm_100a", tmp_path)
-    (forward,) = (u for name, u in usages.items() if "forward" in name)
-    assert len(usages) == 2
-    assert [u.spilled for u in usages.values()] == [0, 0]
+    artifact = build(config, "sm_100a")
+    worklist, forward = assemble(artifact, tmp_path)
+    assert [worklist.spilled, forward.spilled] == [0, 0]
     softmax, correction, others = config.shape.registers
     roles = facts.GROUP * (config.sub_tiles * softmax + correction + others)
     assert roles <= forward.registers * config.threads <= REGISTER_FILE
     assert max(*config.shape.registers, forward.registers) <= MOST_REGISTERS
 
-    (_, asked) = dynamic_smem(built)
-    assert [u.static_smem for u in usages.values()] == [0, 0]
+    (_, asked) = artifact.dynamic_smem
+    assert [worklist.static_smem, forward.static_smem] == [0, 0]
     assert config.smem_bytes - 512 <= asked <= config.smem_bytes <= facts.SMEM_LIMIT
 
 
@@ -288,3 +272,13 @@ def test_an_atom_is_copied_for_each_operand_that_has_one(ptx):
     assert len(loads) == 3
     codes = opcodes(forward_lines(ptx(SHAPES["e4m3"])))
     assert not [c for c in codes if c.startswith("tcgen05.cp")]
+
+
+def test_every_type_at_every_shape_is_assembled():
+    """As the plans serve them: two of two bytes, and two of one."""
+    held = {(config.shape, config.dtype) for config in ASSEMBLED.values()}
+    wide = product(facts.SHAPES, ("float16", "bfloat16"))
+    narrow = product(
+        (*facts.NARROW_SHAPES, *facts.SCALED_SHAPES), ("float8_e4m3fn", "float8_e5m2")
+    )
+    assert held == {*wide, *narrow}
