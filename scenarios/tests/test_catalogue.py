@@ -25,7 +25,11 @@ from sidestream.scenarios.catalogue_narrow import (
     LARGEST_NARROW_FLOPS,
     NARROW,
 )
-from sidestream.scenarios.catalogue_wide import LARGEST_WIDE_FLOPS, SHAPES, WIDE
+from sidestream.scenarios.catalogue_wide import (
+    EVERY_CHOICE,
+    LARGEST_WIDE_FLOPS,
+    WIDE,
+)
 from sidestream.scenarios.core import CORE, CORE_TAG, core
 
 
@@ -191,7 +195,7 @@ def test_sm100_takes_every_declaration_that_some_targets_take(scenario):
     validate_lengths(spec, inputs.lengths_q.tolist(), inputs.lengths_kv.tolist())
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", EVERY_CHOICE)
 def test_every_choice_of_the_interface_occurs_at_each_wide_head(shape):
     """What the catalogue covers at some head dim, each of these shapes meets."""
     mine = [s for s in WIDE if shape in s.tags]
