@@ -248,3 +248,36 @@ def test_recurrent_layers_give_what_the_cpu_gives(gpu, kind, training):
             for own, other in zip(layer.parameters(), twin.parameters(), strict=True):
                 assert torch.allclose(own.grad, other.grad.cpu(), atol=1e-6)
     assert kinds(gpu) == []
+
+
+def test_a_custom_operator_runs_its_body_where_it_is_called(gpu):
+    """Its operators go to the current stream, each by itself, and only once."""
+    devices = []
+
+    @torch.library.custom_op("sidestream_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        devices.append(x.device.type)
+        return x * torch.full((1,), 2.0, device="cuda").to(x.device)
+
+    @torch.library.custom_op(
+        "sidestream_test::fill", mutates_args=("out",), device_types="cuda"
+    )
+    def fill(x: torch.Tensor, out: torch.Tensor) -> None:
+        devices.append(out.device.type)
+        out.copy_(x + 1)
+
+    twice.register_autograd(lambda ctx, grad: grad * 2)
+    value = torch.ones(4, device="cuda", requires_grad=True)
+    made = twice(value)
+    made.sum().backward()
+    assert value.grad.tolist() == [2, 2, 2, 2]
+    out = torch.empty(4, device="cuda")
+    fill(made.detach(), out)
+    assert out.tolist() == [3, 3, 3, 3]
+    assert twice(torch.ones(2)).device.type == "cpu"
+    assert devices == ["cuda", "cuda", "cpu"]
+    assert kinds(gpu) == []
+    with torch.cuda.stream(torch.cuda.Stream()):
+        fill(torch.ones(4, device="cuda"), out)
+    out.sum()
+    assert kinds(gpu) == ["stream-race"]

@@ -14,6 +14,7 @@ import torch
 
 from sidestream.harness.runtime import here
 from sidestream.harness.runtime.timeline import LINK_START, estimate
+from sidestream.harness.vtorch import custom_operators
 from sidestream.harness.vtorch.enqueued import Enqueued
 from sidestream.harness.vtorch.metadata import Meta, Metadata
 from sidestream.harness.vtorch.moves import Moves
@@ -107,6 +108,20 @@ class Operators:
         if op.hands_out:
             return self._read(op, func, args, kwargs, given, homes)
         return self._enqueued.enqueue(op, func, args, kwargs, given, homes)
+
+    def custom(
+        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> torch.DispatchKeySet | None:
+        """Return the key of an operator's body, if it is a package's; see `call`."""
+        if custom_operators.of_torch(func):
+            return None
+        given = list(tensors(args, kwargs))
+        homes = [self._world.storages.home(tensor) for _, tensor in given]
+        if DEVICE in homes or not homes:
+            return custom_operators.key(func, on_device=True)
+        if PINNED in homes:  # a body in C++ calls nothing that would tell of it
+            self._touch(operator(func), given, homes)
+        return custom_operators.key(func, on_device=False)
 
     def _read(
         self,

@@ -131,7 +131,7 @@ class VirtualTorch:
     @contextmanager
     def modes(self) -> Iterator[None]:
         """Let the calling thread's calls of torch reach the device."""
-        with _OperatorMode(self._operators), CallMode(self._calls):
+        with _OperatorMode(self._operators, self.modes), CallMode(self._calls):
             yield
 
     def _calls_seen(self) -> AbstractContextManager[object]:
@@ -167,6 +167,7 @@ class _DeviceOperators:
     """
 
     _operators: Operators
+    _modes: Callable[[], AbstractContextManager[object]]
 
     def __torch_dispatch__(
         self,
@@ -175,14 +176,24 @@ class _DeviceOperators:
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        kwargs = kwargs or {}
         with torch._C.DisableTorchFunction():
-            return self._operators.call(func, args, kwargs or {})
+            key = self._operators.custom(func, args, kwargs)
+            if key is None:
+                return self._operators.call(func, args, kwargs)
+        with self._modes():
+            return func.redispatch(key, *args, **kwargs)
 
 
 class _OperatorMode(_DeviceOperators, TorchDispatchMode):  # type: ignore[no-untyped-call]
-    def __init__(self, operators: Operators) -> None:
+    def __init__(
+        self,
+        operators: Operators,
+        modes: Callable[[], AbstractContextManager[object]],
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._operators = operators
+        self._modes = modes
 
 
 def _torch_version() -> tuple[int, int]:
