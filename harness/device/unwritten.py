@@ -28,6 +28,8 @@ _PATTERNS = (0, 0xFFFF_FFFF, 0x3F80_3F80)
 """Zeros, NaN of every float type, and about 1 of bfloat16 and of float32."""
 _JUDGED = ("done", "trap", "deadlock", "divergent-sync")
 """Ends of a launch that are its own doing."""
+_CUT_SHORT = ("deadline", "prerequisite")
+"""Ends of a launch that are not: time ran out, or another launch did not complete."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +40,13 @@ class Reach:
         differs: Bytes that came out otherwise, by the name of their allocation.
         otherwise: What else went otherwise, or empty.
         unknown: Why it could not be decided, or empty.
+        cut_short: Whether that is because a launch was stopped from outside.
     """
 
     differs: Mapping[str, int]
     otherwise: str = ""
     unknown: str = ""
+    cut_short: bool = False
 
     @property
     def nowhere(self) -> bool:
@@ -105,21 +109,36 @@ def _others(usual: int) -> tuple[int, int]:
     return first, second
 
 
-def graded(
-    findings: Sequence[Finding], reaches: Mapping[str, Reach]
-) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Tell findings whose value matters, with how, from those where it does not."""
-    kept, harmless = [], []
+@dataclass(frozen=True, kw_only=True)
+class Graded:
+    """Findings of a launch, by what became of values that nothing wrote.
+
+    Attributes:
+        kept: Those whose value matters, with how, and all about something else.
+        harmless: Those whose value does not.
+        undecided: Reads of which nobody can say: a launch was stopped from outside.
+    """
+
+    kept: tuple[Finding, ...]
+    harmless: tuple[Finding, ...]
+    undecided: tuple[Finding, ...]
+
+
+def graded(findings: Sequence[Finding], reaches: Mapping[str, Reach]) -> Graded:
+    """Grade findings by what was found out about their kind of memory."""
+    kept, harmless, unjudged = [], [], []
     for finding in findings:
         reach = reaches.get(finding.extra.get("fault", ""))
         if reach is None:
             kept.append(finding)
         elif reach.nowhere:
             harmless.append(finding)
+        elif reach.cut_short:
+            unjudged.append(finding)
         else:
             text = f"{finding.message}; {reach.told()}"
             kept.append(replace(finding, message=text))
-    return tuple(kept), tuple(harmless)
+    return Graded(kept=tuple(kept), harmless=tuple(harmless), undecided=tuple(unjudged))
 
 
 def reach_of(
@@ -142,7 +161,8 @@ def reach_of(
         options: How they were executed.
     """
     if any(result.status != "done" for result in results):
-        return Reach(differs={}, unknown="the launch did not end")
+        cut_short = any(result.status in _CUT_SHORT for result in results)
+        return Reach(differs={}, unknown="the launch did not end", cut_short=cut_short)
     after = table.snapshot()
     differs: Counter[str] = Counter()
     usual = [_doings(result) for result in results]

@@ -20,6 +20,7 @@ from sidestream.harness.exec.machine import Options, execute
 from sidestream.harness.exec.overlap import Work
 from sidestream.harness.exec.program import Program
 from sidestream.harness.exec.result import Result
+from sidestream.harness.finding import Incomplete
 from sidestream.harness.launch import Launch
 from sidestream.harness.ptx import ir
 from sidestream.harness.race.unjudged import unjudged
@@ -220,6 +221,21 @@ def with_reach(
     }
     made = []
     for outcome in outcomes:
-        kept, harmless = unwritten.graded(outcome.findings, reaches)
-        made.append(replace(outcome, findings=kept, harmless=harmless))
+        grades = unwritten.graded(outcome.findings, reaches)
+        missed = tuple(
+            Incomplete(
+                reason=f"{finding.message}; {reaches[finding.extra['fault']].told()}",
+                kernel=outcome.kernel,
+                ptx_line=finding.sites[0].ptx_line,
+            )
+            for finding in grades.undecided
+        )
+        made.append(
+            replace(
+                outcome,
+                findings=grades.kept,
+                harmless=grades.harmless,
+                incomplete=(*outcome.incomplete, *missed),
+            )
+        )
     return made

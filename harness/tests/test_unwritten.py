@@ -32,6 +32,7 @@ tcgen05.wait::ld.sync.aligned;
 SELECT = "setp.lt.u32 %none, %r0, 32;\nselp.b32 %v0, 0, %v0, %none;\n"
 CAREFUL = "setp.gt.u32 %none, %v0, 99;\n@%none st.global.b32 [%rd1 + 128], %v1;\n"
 HANGS = "LOOP:\nsetp.eq.u32 %none, %v0, 0;\n@%none bra LOOP;\n"
+ENDLESS = "LOOP:\nbra LOOP;\n"
 OUT = "st.global.b32 [%rd1], %v0;\n"
 FREE = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %at, 32;\n"
 
@@ -92,6 +93,26 @@ def test_a_value_that_decides_whether_it_ends_matters():
     assert (
         "not known whether the value matters: executed again: budget" in found.message
     )
+
+
+def test_a_launch_that_was_stopped_from_outside_leaves_it_open():
+    """Time that ran out is not the kernel's doing: the read may be one of harmless."""
+    table = AllocationTable()
+    buffer = table.allocate(256, "o")
+    text = text_of(ALLOC + LOAD + ENDLESS, declare=DECLARE, target="sm_100a")
+    late = run(text, table, buffer, deadline=0.0)
+    assert not late.finished
+    assert late.findings == late.harmless == ()
+    reasons = [entry.reason for entry in late.incomplete]
+    assert any("deadline passed" in reason for reason in reasons)
+    (read,) = (entry for entry in late.incomplete if "tcgen05.ld" in entry.reason)
+    assert "not known whether the value matters: the launch did not end" in read.reason
+    assert read.ptx_line is not None
+
+    spent = run(text, table, buffer, budget=100_000)
+    assert not spent.finished
+    (found,) = spent.findings
+    assert found.kind == "uninit-read"
 
 
 def test_what_was_written_is_neither():
