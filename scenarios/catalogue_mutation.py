@@ -174,6 +174,14 @@ MUTATION: tuple[Scenario, ...] = (
         descales=NARROW_FACTS["descales"],
         scale_out=40.0,
     ),
+    *_family(
+        "band-mxfp8-d128",
+        dtype=FLOAT8,
+        block_scaled=True,
+        head_dim=128,
+        causal="bottom_right",
+        window_left=200,
+    ),
     *(
         scenario
         for kind, rows in _FEW_ROWS.items()

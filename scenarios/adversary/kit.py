@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from sidestream.kernels import adapter
+from sidestream.reference import block_scales, narrow, parity, tolerance
 from sidestream.reference import lengths as seq
-from sidestream.reference import narrow, parity, tolerance
 from sidestream.reference.attention import Problem
 
 HEADS_Q, HEADS_KV = 2, 1
@@ -21,6 +22,8 @@ TYPES = ("bfloat16", "bfloat16")
 """Of Q, K and V, and of O, unless others are asked for."""
 CAPACITY = 192
 """Tokens that the tensors of a call have room for, on either side."""
+ATOMS = 3
+"""Of scales that a head has, as many as the lengths of any call need."""
 LENGTHS = ((33, 100), (67, 111))
 """Query and key lengths of most calls."""
 OTHER_LENGTHS = ((90, 5), (12, 150))
@@ -52,6 +55,8 @@ class Call:
         seed: What the values were drawn with.
         scalars: float32 (1,) each, by argument: with one-byte inputs their factors and
             the largest output, with a one-byte output its factor.
+        scales: float8_e8m0fnu (heads, ATOMS, 512) each, by argument, in place of the
+            factors of block-scaled inputs.
     """
 
     q: torch.Tensor
@@ -63,6 +68,7 @@ class Call:
     lengths_kv: torch.Tensor
     seed: int
     scalars: dict[str, torch.Tensor]
+    scales: dict[str, torch.Tensor]
 
 
 class Subject(Protocol):
@@ -75,6 +81,10 @@ class Subject(Protocol):
     @property
     def types(self) -> tuple[str, str]:
         """Element types of Q, K and V, and of O."""
+
+    @property
+    def block_scaled(self) -> bool:
+        """Whether one-byte inputs have scales of blocks and no factors."""
 
     def workspace_bytes(self) -> int:
         """Scratch that the caller provides, aligned to 128 bytes."""
@@ -90,6 +100,7 @@ class OurKernels:
         arch: Target, e.g. `sm_120a`.
         head_dims: Of Q and K, and of V and O.
         types: Of Q, K and V, and of O.
+        block_scaled: Whether one-byte inputs have scales of blocks.
     """
 
     def __init__(
@@ -97,8 +108,11 @@ class OurKernels:
         arch: str,
         head_dims: tuple[int, int] = HEAD_DIMS,
         types: tuple[str, str] = TYPES,
+        *,
+        block_scaled: bool = False,
     ) -> None:
         self._arch = arch
+        self.block_scaled = block_scaled
         self.head_dims = head_dims
         self.types = types
         self._plan: Any = None
@@ -113,6 +127,7 @@ class OurKernels:
             *(call.q, call.k, call.v, call.out, call.lse),
             *(call.lengths_q, call.lengths_kv, workspace, stream),
             **call.scalars,
+            **call.scales,
         )
 
     def _planned(self) -> Any:
@@ -132,6 +147,7 @@ class OurKernels:
                     lse="token_major",
                     lengths_q="prefix",
                     lengths_kv="prefix",
+                    block_scaled=self.block_scaled,
                     arch=self._arch,  # type: ignore[arg-type]  # checked by the plan
                     multiprocessors=4,
                 )
@@ -158,7 +174,9 @@ class Kit:
         shape = (CAPACITY, HEADS_Q, self.subject.head_dims[1])
         scalars: dict[str, float] = {}
         if is_narrow(dtype):
-            scalars |= DESCALES | {"amax": STALE}
+            scalars["amax"] = STALE
+            if not self.subject.block_scaled:
+                scalars |= DESCALES
         if is_narrow(out_dtype):
             scalars["scale_out"] = SCALE_OUT
         kind = getattr(torch, out_dtype)
@@ -175,6 +193,12 @@ class Kit:
                 name: torch.full((1,), value, device="cuda")
                 for name, value in scalars.items()
             },
+            scales={
+                name: _upload(torch.from_numpy(held).view(torch.float8_e8m0fnu))
+                for name, held in _scales(seed).items()
+            }
+            if self.subject.block_scaled
+            else {},
         )
 
     def workspace(self) -> torch.Tensor:
@@ -193,7 +217,7 @@ class Kit:
     ) -> None:
         """Read the results on the current stream and hold them against float64.
 
-        Factors count as the device has them.
+        Factors and scales count as the device has them.
 
         Raises:
             WrongResultError: they are not attention.
@@ -202,6 +226,14 @@ class Kit:
         kind, stored = narrow.by_name(dtype), narrow.by_name(out_dtype)
         q, k, v = _draw(call.seed, self.subject.head_dims, kind)
         held = {name: float(there.cpu()) for name, there in call.scalars.items()}
+        for name, values, side, read in (
+            ("scales_q", q, lengths[0], block_scales.column_factors),
+            ("scales_k", k, lengths[1], block_scales.column_factors),
+            ("scales_v", v, lengths[1], block_scales.token_factors),
+        ):
+            if name in call.scales:
+                there = call.scales[name].cpu().view(torch.uint8).numpy()
+                values[: sum(side)] *= read(there, side, values.shape[2])
         problem = Problem(
             q=q * held.get("descale_q", 1.0),
             k=k * held.get("descale_k", 1.0),
@@ -213,7 +245,7 @@ class Kit:
         model = tolerance.Arithmetic(
             dtype=kind,
             out_dtype=stored,
-            descaled=bool(held),
+            descaled="descale_q" in held,
             weight_scale=WEIGHT_SCALE if is_narrow(dtype) else 1.0,
             out_scale=held.get("scale_out"),
         )
@@ -253,6 +285,17 @@ def _draw(
     )
     q, k, v = (narrow.round_to(values, kind) for values in drawn)
     return q, k, v
+
+
+def _scales(seed: int) -> dict[str, NDArray[np.uint8]]:
+    """Return the scales of Q, K and V: a half, 1 or 2 each."""
+    generator = np.random.default_rng(seed)
+    shapes = {"scales_q": HEADS_Q, "scales_k": HEADS_KV, "scales_v": HEADS_KV}
+    size = (ATOMS, block_scales.ATOM_BYTES)
+    return {
+        name: generator.integers(126, 129, (heads, *size), dtype=np.uint8)
+        for name, heads in shapes.items()
+    }
 
 
 def _bits(values: Any, dtype: str) -> torch.Tensor:

@@ -20,11 +20,17 @@ def main() -> None:
     parser.add_argument("--planted", action="store_true")
     parser.add_argument("--head-dims", type=int, nargs=2, default=HEAD_DIMS)
     parser.add_argument("--types", nargs=2, default=TYPES)
+    parser.add_argument("--block-scaled", action="store_true")
     given = parser.parse_args()
     major, minor = torch.cuda.get_device_capability()
     wide, of_values = given.head_dims
     dtype, out_dtype = given.types
-    subject = OurKernels(f"sm_{major}{minor}a", (wide, of_values), (dtype, out_dtype))
+    subject = OurKernels(
+        f"sm_{major}{minor}a",
+        (wide, of_values),
+        (dtype, out_dtype),
+        block_scaled=given.block_scaled,
+    )
     kit = Kit(subject, planted=given.planted)
     for name in given.situation or SITUATIONS:
         SITUATIONS[name](kit)

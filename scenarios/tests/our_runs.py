@@ -62,11 +62,11 @@ def one_byte_mutants(arch):
     return pytest.mark.parametrize("mutant", chosen, ids=lambda m: m.name)
 
 
-def require_told(mutant):
+def require_told(mutant, head_dim=16):
     """The mutant's check fails and says so; the narrowest head dim compiles fast."""
     driver = Sidestream(adapter_with(f"{mutant.name} {mutant.arch}", mutant.edits))
     settings = replace(make_bench(mutant.arch).settings, budget=BUDGET, races=False)
-    scenario = replace(catalogue.by_name(mutant.scenario), head_dim=16)
+    scenario = replace(catalogue.by_name(mutant.scenario), head_dim=head_dim)
     outcome = run_case(Bench(settings=settings, driver=driver), scenario)
     assert outcome.case.checks[mutant.check].status == "failed", outcome.case.checks
     assert outcome.case.verdict is Verdict.FINDINGS

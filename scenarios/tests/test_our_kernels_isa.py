@@ -13,6 +13,7 @@ import pytest
         ("sm_120a", "tile-edges"),
         ("sm_120a", "causal-d128-fp16"),
         ("sm_100a", "tile-edges-d128"),
+        ("sm_100a", "mxfp8-e4m3-several-tiles"),
     ],
 )
 def test_our_kernel_is_clean_under_isa(arch, scenario, tmp_path):

@@ -242,7 +242,10 @@ static int mma(Warp *w, const Insn *i, u32 m) {
     }
     if (ext[EXT_ZERO] != NOREF) call.zero = R64(ext[EXT_ZERO])[l];
     for (s32 k = EXT_MASK; k < i->n_ext; k++) call.disabled[k - EXT_MASK] = R32(ext[k])[l];
-    u32 shape = (u32)form.kind << 28 | (call.idesc & 0x1f7e0030u);
+    /* M, N and the type of D, which has one with block scaling: there its bits are the
+     * scale factor id of B. */
+    u32 fields = scaled ? 0x187e0000u : 0x1f7e0030u;
+    u32 shape = (u32)form.kind << 28 | (call.idesc & fields);
     u32 same = (shape ^ form.ws << 6 ^ call.d * 0x9e3779b1u) | 1u;
     TcOp what = {.kind = ASYNC_TC_MMA, .form = same, .units = form.group};
     if (w->m->observer) what.work = flops(&form, call.idesc);
