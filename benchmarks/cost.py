@@ -72,6 +72,17 @@ NARROW_PROBLEMS = tuple(
     for problem in PROBLEMS
 )
 """The same with one-byte inputs. FA4's kernel takes no factors, and is given none."""
+SCALED_PROBLEMS = tuple(
+    replace(
+        problem,
+        name=f"{problem.name}-mxfp8-d128",
+        description=f"{problem.description}, E4M3 with a scale for every 32 elements",
+        dtype=FLOAT8,
+        block_scaled=True,
+    )
+    for problem in PROBLEMS
+)
+"""The same with scales of blocks, which one target serves."""
 OURS = "sidestream"
 ROLES = (
     *("softmax", "correction", "mma", "consumer", "whole"),
@@ -116,6 +127,7 @@ def problems(arch: str) -> tuple[Scenario, ...]:
         *PROBLEMS,
         *(p for p in OTHER_PROBLEMS if p.head_dim <= largest),
         *(p for p in NARROW_PROBLEMS if p.head_dim <= narrow),
+        *(SCALED_PROBLEMS if arch == "sm_100a" else ()),
     )
 
 
