@@ -60,7 +60,6 @@ class CudnnFrontend:
                 "a left window alone follows the top left",
             ),
             (problem.splits > 1, "driven without splits"),
-            (problem.block_scaled, "driven without scales of blocks"),
             (
                 problem.route not in ("default", "role-split"),
                 f"it has no {problem.route} route",
@@ -110,6 +109,7 @@ def _sm120(problem: Problem) -> tuple[tuple[bool, str], ...]:
             shape not in SM120_SHAPES,
             f"driven on SM120 at head dims {SM120_SHAPES}, not {shape}",
         ),
+        (problem.block_scaled, "driven on SM120 without scales of blocks"),
     )
 
 
@@ -163,6 +163,9 @@ class PreparedCudnn:
         if tensors.descales is not None:
             names = ("descale_q", "descale_k", "descale_v")
             scales = dict(zip(names, tensors.descales, strict=True))
+        if tensors.scales is not None:
+            names = ("sf_q", "sf_k", "sf_v")
+            scales = dict(zip(names, tensors.scales, strict=True))
         plan.execute(
             tensors.q,
             tensors.k,

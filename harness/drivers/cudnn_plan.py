@@ -109,7 +109,7 @@ def declare(package: Package, problem: Problem, strides: Strides) -> Any:
     bounded = problem.causal != "none" or problem.window_right is not None
     options: dict[str, Any] = {}
     if problem.is_float8:
-        options = {"pertensor_fp8": True, "has_amax_o": False}
+        options = {"pertensor_fp8": not problem.block_scaled, "has_amax_o": False}
     try:
         plan = package.adapter(
             *_operands(package, problem, strides),

@@ -7,7 +7,10 @@ import pytest
 from sm100_drive import STREAM, apart, float8, reasons
 
 NARROW = {"dtype": "float8_e4m3fn", "descales": (1.0, 1.0, 1.0)}
+SCALED = {"dtype": "float8_e4m3fn", "block_scaled": True}
 DECLINED = [
+    ("fa4", SCALED, "no scales of blocks"),
+    ("sidestream", SCALED | {"head_dim": 144}, "multiple of 16 in [16, 128]"),
     ("fa4", {"head_dim": 512}, "multiples of 8 up to 128"),
     ("fa4", {"dtype": "float8_e4m3fn", "head_dim": 72}, "multiples of 16"),
     (
@@ -35,6 +38,8 @@ DECLINED = [
 ]
 
 SERVED = [
+    ("cudnn", SCALED | {"head_dim": 128}),
+    ("sidestream", SCALED | {"out_dtype": "float16"}),
     ("fa4", {"head_dim": 256, "sinks": True}),
     ("fa4", {"head_dim": 192, "head_dim_v": 128}),
     ("fa4", {"splits": 3, "causal": "none"}),
