@@ -281,3 +281,29 @@ def test_a_custom_operator_runs_its_body_where_it_is_called(gpu):
         fill(torch.ones(4, device="cuda"), out)
     out.sum()
     assert kinds(gpu) == ["stream-race"]
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_packed_sequences_give_what_the_cpu_gives(gpu, batch_first):
+    """Their lengths stay on the host."""
+    layer = torch.nn.GRU(3, 4, batch_first=batch_first)
+    twin = copy.deepcopy(layer).cuda()
+    value = torch.linspace(-1, 1, 36).reshape((3, 4, 3) if batch_first else (4, 3, 3))
+    results = []
+    for work, given in ((layer, value), (twin, value.cuda())):
+        leaf = given.detach().requires_grad_()
+        packed = torch.nn.utils.rnn.pack_padded_sequence(
+            leaf, [2, 4, 1], batch_first=batch_first, enforce_sorted=False
+        )
+        out, lengths = torch.nn.utils.rnn.pad_packed_sequence(
+            work(packed)[0], batch_first, padding_value=7.0, total_length=5
+        )
+        (out * out).sum().backward()
+        assert (packed.batch_sizes.device.type, lengths.tolist()) == ("cpu", [2, 4, 1])
+        assert out.is_cuda == given.is_cuda
+        results.append((out.detach().cpu(), leaf.grad.cpu()))
+    for here, there in zip(*results, strict=True):
+        assert torch.allclose(here, there, atol=1e-6)
+    with pytest.raises(RuntimeError, match="greater than 0"):
+        torch.nn.utils.rnn.pack_padded_sequence(value.cuda(), [3, 2, 0], batch_first)
+    assert kinds(gpu) == []

@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from sidestream.harness.runtime import here
+from sidestream.harness.vtorch import packed_sequences
 from sidestream.harness.vtorch.device_names import (
     LegacyType,
     default_device,
@@ -24,6 +25,7 @@ from sidestream.harness.vtorch.tensor_spans import spans
 from sidestream.harness.vtorch.world import HOST, World, is_cuda, plain
 
 _Tensor = torch.Tensor
+_VF: Any = torch._C._VariableFunctions
 _CPU = torch.device("cpu")
 
 
@@ -76,6 +78,8 @@ class Calls:
             torch.complex: self._plainly,
             torch.device: self._device,
             torch.lstm: self._lstm,
+            _VF._pack_padded_sequence: self._on_device(packed_sequences.pack),
+            _VF._pad_packed_sequence: self._on_device(packed_sequences.pad),
         }
 
     def call(
@@ -114,6 +118,17 @@ class Calls:
     def _device(self, func: Any, args: Any, kwargs: dict[str, Any]) -> torch.device:
         made: torch.device = with_named(func)(*args, **kwargs)
         return made
+
+    def _on_device(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a call that follows a rule where its first tensor is of the device."""
+
+        def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if self.place(args[0]) == HOST:
+                return func(*args, **kwargs)
+            with CallMode(self):
+                return rule(*args, **kwargs)
+
+        return call
 
     def _lstm(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Compute it from matrix products, as a GPU without cuDNN does.
