@@ -359,3 +359,43 @@ def test_everything_is_as_before_outside():
     assert before == (torch.cuda.is_available(), torch.Tensor.device, torch.cuda.Stream)
     assert there.device.type == "cpu"
     assert torch.Generator is torch._C.Generator
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.squeeze_(0),
+        lambda x: x.unsqueeze_(1),
+        lambda x: x.transpose_(1, 2),
+        lambda x: x.squeeze_().t_(),
+        lambda x: x.as_strided_((2, 2), (1, 4)),
+    ],
+)
+def test_a_tensor_that_becomes_a_view_in_place_has_its_extents(gpu, change):
+    host = torch.arange(12.0).reshape(1, 3, 4)
+    there = host.to("cuda")
+    here = change(host)
+    made = change(there)
+    assert made is there
+    assert (made.shape, made.stride()) == (here.shape, here.stride())
+    assert torch.equal(made.cpu(), here)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda v, m: v @ m,
+        lambda v, m: torch.quantile(v, 0.5),
+        lambda v, m: torch.nanquantile(v, 0.5),
+        lambda v, m: torch.combinations(v),
+    ],
+)
+def test_functions_in_native_code_give_what_the_cpu_gives(gpu, work):
+    """They make some of what they need where a tensor of ours says it lies."""
+    vector, matrix = torch.linspace(-1, 1, 5), torch.linspace(0, 1, 15).reshape(5, 3)
+    here, there = work(vector, matrix), work(vector.cuda(), matrix.cuda())
+    assert there.is_cuda
+    assert there.shape == here.shape
+    assert torch.allclose(there.cpu(), here)
+    with pytest.raises(RuntimeError, match="same device"):
+        vector.cuda() + vector

@@ -43,7 +43,7 @@ def _reduced():
             lambda: torch.ones(2, device="cuda").untyped_storage()._share_cuda_(),
         ),
         ("_record_memory_history", lambda: torch.cuda.memory._record_memory_history()),
-        ("jiterator", lambda: torch.cuda.jiterator._create_jit_fn("")),
+        ("jiterator", lambda: torch.cuda.jiterator._create_jit_fn("")(_ones())),
         ("tunable", lambda: torch.cuda.tunable.is_enabled()),
         ("temperature", lambda: torch.cuda.temperature()),
         (r"GreenContext", lambda: torch.cuda.green_contexts.GreenContext.create(4)),

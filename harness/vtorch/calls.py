@@ -6,6 +6,7 @@ take a device are seen here, one level above autograd.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from sidestream.harness.vtorch.device_names import (
     default_device,
     with_named,
 )
+from sidestream.harness.vtorch.operands import MixedDevicesError
+from sidestream.harness.vtorch.operator_schema import tensors
 from sidestream.harness.vtorch.shown import note
 from sidestream.harness.vtorch.storages import PINNED
 from sidestream.harness.vtorch.tensor_spans import spans
@@ -93,7 +96,33 @@ class Calls:
             return self._made(func, args, kwargs)
         if kwargs.get("pin_memory"):
             return self._made(func, args, kwargs)
-        return func(*args, **kwargs)
+        try:
+            return func(*args, **kwargs)
+        except MixedDevicesError:
+            there = self._only_device(func, args, kwargs)
+            if there == HOST:
+                raise
+        with self.world.want(there):
+            return func(*args, **kwargs)
+
+    def _only_device(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> int:
+        """Return the device of all tensors of a call, if it may be made again.
+
+        A function in C++ that is made of operators asks a tensor of ours where to put
+        what it makes itself, and gets the host for an answer.
+        """
+        name = getattr(func, "__name__", "_")
+        if inspect.isfunction(func) or name.endswith("_") or "out" in kwargs:
+            return HOST
+        with torch._C.DisableTorchFunction():
+            places = {
+                self.place(tensor)
+                for _, tensor in tensors(args, kwargs)
+                if tensor.dim()
+            }
+        return places.pop() if len(places) == 1 else HOST
 
     def convert(
         self, value: torch.Tensor, there: int, *, dtype: Any = None, **options: Any

@@ -42,6 +42,10 @@ def effects(
     return reads, writes
 
 
+class MixedDevicesError(RuntimeError):
+    """Tensors of the host, or of two devices, among each other."""
+
+
 def same_device(
     op: Operator,
     world: World,
@@ -51,7 +55,7 @@ def same_device(
     """Refuse tensors of the host, or of two devices, among each other as torch does.
 
     Raises:
-        RuntimeError: naming the operator; numbers and index tensors may mix.
+        MixedDevicesError: naming the operator; numbers and index tensors may mix.
     """
     device = _one_device(op, world, given, homes)
     for (key, tensor), home in zip(given, homes, strict=True):
@@ -60,7 +64,7 @@ def same_device(
             continue
         if tensor.device.type == "meta" or op.name.startswith("aten::_fused_"):
             continue
-        raise RuntimeError(
+        raise MixedDevicesError(
             "Expected all tensors to be on the same device, but found at least two "
             f"devices, cuda:{device} and cpu! (argument {key} of {op.label})"
         )

@@ -46,7 +46,8 @@ class Operator:
         name: E.g. `aten::add`.
         label: E.g. `aten.add.Tensor`, as reports call it.
         kind: `torch`, `fill` or `copy`.
-        view: Whether its results are other views of its arguments.
+        view: Whether its results are other views of its arguments, or an argument
+            itself becomes one.
         empty: Whether it allocates and writes nothing.
         places: Whether it takes a `device`.
         random: Whether it draws random numbers.
@@ -71,6 +72,10 @@ class Operator:
     out: tuple[str, ...]
     makes: bool
     returns: tuple[int | str | None, ...]
+
+
+_GIVES_MEMORY = {"aten::resize_", "aten::resize_as_", "aten::set_"}
+"""Changes of a tensor's own extents that may change its memory as well."""
 
 
 @functools.cache
@@ -111,7 +116,9 @@ def operator(func: Any) -> Operator:
         name=name,
         label=str(func),
         kind=kind,
-        view=name in _HIDDEN_VIEWS or (bool(views) and all(views)),
+        view=name in _HIDDEN_VIEWS
+        or (bool(views) and all(views))
+        or (torch.Tag.inplace_view in tags and name not in _GIVES_MEMORY),
         empty=name in _EMPTY and not out,
         places=any(a.name == "device" for a in schema.arguments),
         random=torch.Tag.nondeterministic_seeded in tags,

@@ -32,8 +32,8 @@ def pack(
     counted: list[int] = lengths.tolist()
     if len(counted) != by_time.shape[1]:
         raise RuntimeError(
-            f"Expected `len(lengths)` to be equal to batch_size, but got {len(counted)} "
-            f"(batch_size={by_time.shape[1]})"
+            "Expected `len(lengths)` to be equal to batch_size, but got "
+            f"{len(counted)} (batch_size={by_time.shape[1]})"
         )
     if not counted or min(counted) <= 0:
         raise RuntimeError(

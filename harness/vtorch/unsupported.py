@@ -45,7 +45,8 @@ def changes(world: World) -> Iterator[Change]:
     for name in _LINK:
         yield torch.nn.parallel.comm, name, _refusal(refuse, f"torch.cuda.comm.{name}")
     for name in ("_create_jit_fn", "_create_multi_output_jit_fn"):
-        yield cuda.jiterator, name, _refusal(refuse, "torch.cuda.jiterator")
+        made = _refusal(refuse, "a kernel of torch.cuda.jiterator")
+        yield cuda.jiterator, name, lambda *args, made=made, **kwargs: made
     yield from _all_of(refuse, cuda.tunable, "torch.cuda.tunable")
     yield from _all_of(refuse, cuda.gds, "torch.cuda.gds")
     for name in _NCCL:
