@@ -22,6 +22,7 @@ collect_ignore = [
     "scenarios/tests/test_card_bits.py",
     "scenarios/tests/test_our_sm100_kernel.py",
     "scenarios/tests/test_our_sm100_narrow.py",
+    "scenarios/tests/test_our_sm100_scaled.py",
     "scenarios/tests/test_sm100_public_rows.py",
 ]
 

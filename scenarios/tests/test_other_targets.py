@@ -13,6 +13,7 @@ FILES = {
     "test_card_bits.py": 65,
     "test_our_sm100_kernel.py": 50,
     "test_our_sm100_narrow.py": 25,
+    "test_our_sm100_scaled.py": 27,
     "test_sm100_public_rows.py": 50,
 }
 """With how many tests each has at least."""
