@@ -15,6 +15,11 @@ from sidestream.harness.runtime import Landing
 
 SCRIPT = Path(__file__).parents[1] / "host_scripts" / "keys_of_a_package.py"
 FACTOR = "SCALED_FACTOR"
+KINDS = {
+    "key_omits_type": "stale-key",
+    "key_holds_tensor": "cache-miss",
+    "key_omits_setting": "stale-key",
+}
 
 
 def run(*words, keys=None, policy="eager"):
@@ -39,14 +44,16 @@ def test_a_key_of_types_and_settings_is_clean(policy):
 def test_one_kernel_for_two_types_is_told(policy):
     done = run("key_omits_type", policy=policy)
     (finding,) = {finding.id: finding for finding in done.findings}.values()
-    assert finding.kind == "stale-key"
+    assert finding.kind == KINDS["key_omits_type"]
     assert "compiled for bfloat16 and is launched for float16" in finding.message
     assert all("typed.py" in str(site.source) for site in finding.sites)
 
 
 def test_a_key_that_holds_a_tensor_compiles_every_time():
     done = run("key_holds_tensor")
-    assert [(f.kind, f.count) for f in done.findings] == [("cache-miss", 6)]
+    assert [(f.kind, f.count) for f in done.findings] == [
+        (KINDS["key_holds_tensor"], 6)
+    ]
 
 
 def test_a_key_that_omits_a_setting_is_told_in_the_next_process(tmp_path, monkeypatch):
@@ -54,7 +61,7 @@ def test_a_key_that_omits_a_setting_is_told_in_the_next_process(tmp_path, monkey
     assert run("key_omits_setting", keys=tmp_path).findings == ()
     monkeypatch.setenv(FACTOR, "0.25")
     done = run("key_omits_setting", keys=tmp_path)
-    assert [f.kind for f in done.findings] == ["stale-key"] * 2
+    assert [f.kind for f in done.findings] == [KINDS["key_omits_setting"]] * 2
     assert "in an earlier process" in done.findings[0].message
     assert all("typed.py" in str(f.sites[0].source) for f in done.findings)
 
