@@ -20,7 +20,8 @@ from sidestream.kernels.spec import LARGEST_HEAD_DIM, LARGEST_NARROW_HEAD_DIM
 from sidestream.reports import cost_text
 from sidestream.reports.cost import LaunchCost, document, parse
 from sidestream.scenarios.catalogue_wide import SHAPES
-from sidestream.scenarios.scenario import FLOAT8, Scenario
+from sidestream.scenarios.declaration import FLOAT8
+from sidestream.scenarios.scenario import Scenario
 
 KERNELS = {
     "sm_100a": {"sidestream": "sm100", "fa4": "sm100", "cudnn": "sm100"},

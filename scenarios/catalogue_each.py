@@ -16,7 +16,8 @@ from typing import Any
 from sidestream.scenarios.catalogue_narrow import DESCALES
 from sidestream.scenarios.catalogue_wide import PACKED
 from sidestream.scenarios.catalogue_wide import SHAPES as WIDE_SHAPES
-from sidestream.scenarios.scenario import FLOAT8, ONE_BYTE, Scenario
+from sidestream.scenarios.declaration import FLOAT8, ONE_BYTE
+from sidestream.scenarios.scenario import Scenario
 
 EACH_TAG = "each"
 

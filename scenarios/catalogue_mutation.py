@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from sidestream.scenarios.catalogue_wide import SHAPES
-from sidestream.scenarios.scenario import FLOAT8, ONE_BYTE, Scenario
+from sidestream.scenarios.declaration import FLOAT8, ONE_BYTE
+from sidestream.scenarios.scenario import Scenario
 
 MUTATION_TAG = "mutation"
 LONGEST_Q = 600

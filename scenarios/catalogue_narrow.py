@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidestream.scenarios.scenario import FLOAT8, ONE_BYTE, Scenario
+from sidestream.scenarios.declaration import FLOAT8, ONE_BYTE
+from sidestream.scenarios.scenario import Scenario
 
 NARROW_TAG = "fp8"
 NARROW_CORE_TAG = "fp8-core"

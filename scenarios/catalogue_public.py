@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sidestream.scenarios.scenario import FLOAT8, Scenario
+from sidestream.scenarios.declaration import FLOAT8
+from sidestream.scenarios.scenario import Scenario
 
 PUBLIC_TAG = "public"
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from sidestream.scenarios.catalogue_narrow import KINDS
-from sidestream.scenarios.scenario import FLOAT8, Scenario
+from sidestream.scenarios.declaration import FLOAT8
+from sidestream.scenarios.scenario import Scenario
 
 SCALED_TAG = "mxfp8"
 SCALED_CORE_TAG = "mxfp8-core"

@@ -18,8 +18,9 @@ from sidestream.kernels.common.worklist import HEADER_WORDS
 from sidestream.kernels.spec import MAX_TOKENS
 from sidestream.scenarios.catalogue_each import SHAPES, WINDOWED
 from sidestream.scenarios.catalogue_wide import PACKED
+from sidestream.scenarios.declaration import FLOAT8
 from sidestream.scenarios.layout import View
-from sidestream.scenarios.scenario import FLOAT8, Scenario
+from sidestream.scenarios.scenario import Scenario
 
 WRAPPED_TO_DENSE = 1 << 32
 """Added to a dense token stride, it leaves that stride in the low 32 bits."""

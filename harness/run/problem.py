@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sidestream.harness.errors import ContractError
-from sidestream.scenarios.scenario import DTYPES, ONE_BYTE, Scenario
+from sidestream.scenarios.declaration import DTYPES, ONE_BYTE
+from sidestream.scenarios.scenario import Scenario
 
 if TYPE_CHECKING:
     from sidestream.harness.drivers.protocol import Problem

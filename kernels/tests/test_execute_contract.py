@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from sidestream.kernels.errors import ContractError
-from sidestream.kernels.plan import Compiled, config_of, workspace_bytes
+from sidestream.kernels.execute import Compiled, workspace_bytes
+from sidestream.kernels.plan import config_of
 from sidestream.kernels.spec import AttentionSpec
 
 SPEC = AttentionSpec(

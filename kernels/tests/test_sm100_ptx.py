@@ -9,7 +9,7 @@ from artifact import EVERYTHING, LITTLE, MOST_REGISTERS, REGISTER_FILE, assemble
 
 from sidestream.kernels.sm100 import barriers as bar
 from sidestream.kernels.sm100 import config as facts
-from sidestream.kernels.sm100 import scales
+from sidestream.kernels.sm100 import scales, shape
 from sidestream.kernels.sm100 import tensor_memory as tmem
 from sidestream.kernels.sm100.config import KernelConfig
 
@@ -248,7 +248,7 @@ def test_the_assembler_honours_register_counts_and_spills_nothing(
 
 def test_every_shape_is_among_them():
     held = {config.shape for config in SHAPES.values()}
-    assert held == {*facts.SHAPES, *facts.NARROW_SHAPES, *facts.SCALED_SHAPES}
+    assert held == {*shape.SHAPES, *shape.NARROW_SHAPES, *shape.SCALED_SHAPES}
 
 
 def test_scales_have_columns_and_memory_of_their_own():
@@ -277,8 +277,8 @@ def test_an_atom_is_copied_for_each_operand_that_has_one(ptx):
 def test_every_type_at_every_shape_is_assembled():
     """As the plans serve them: two of two bytes, and two of one."""
     held = {(config.shape, config.dtype) for config in ASSEMBLED.values()}
-    wide = product(facts.SHAPES, ("float16", "bfloat16"))
+    wide = product(shape.SHAPES, ("float16", "bfloat16"))
     narrow = product(
-        (*facts.NARROW_SHAPES, *facts.SCALED_SHAPES), ("float8_e4m3fn", "float8_e5m2")
+        (*shape.NARROW_SHAPES, *shape.SCALED_SHAPES), ("float8_e4m3fn", "float8_e5m2")
     )
     assert held == {*wide, *narrow}

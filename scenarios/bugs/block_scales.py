@@ -92,7 +92,7 @@ BLOCK_SCALE_MUTANTS: tuple[OneByteMutant, ...] = (
     _one(
         "scales of K of the tile before",
         _ODD,
-        "sm100/matmul.py",
+        "sm100/products.py",
         "column = scales.key_column(slot)",
         "column = scales.key_column(1 - slot)",
         said="LSE at",

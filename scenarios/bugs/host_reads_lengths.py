@@ -11,7 +11,7 @@ HOST_READS_LENGTHS = Bug(
     issue="NVIDIA/cudnn-frontend#606",
     edits=(
         Edit(
-            file="plan.py",
+            file="execute.py",
             old="        declared = spec.batch",
             new="        units = min(units, units + max(lengths_q.tolist()))\n"
             "        declared = spec.batch",

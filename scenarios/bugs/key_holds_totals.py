@@ -16,9 +16,10 @@ KEY_HOLDS_TOTALS = Bug(
             new="    config: KernelConfig\n    arch: str\n    tokens: int = 0\n",
         ),
         Edit(
-            file="plan.py",
+            file="execute.py",
             old="        self.function(\n",
-            new="        keyed = CompileKey(\n"
+            new="        from sidestream.kernels.plan import CACHE, CompileKey\n"
+            "        keyed = CompileKey(\n"
             "            config=self.config, arch=spec.arch, tokens=view_q.tokens\n"
             "        )\n"
             "        CACHE.get(keyed)(\n",

@@ -9,7 +9,9 @@ LAUNCHED_ON_DEFAULT_STREAM = Bug(
     description="Execute ignores its stream: nothing orders the kernels after the "
     "work that produced their inputs.",
     issue="NVIDIA/cudnn-frontend#483",
-    edits=(Edit(file="plan.py", old="cuda.CUstream(stream)", new="cuda.CUstream(0)"),),
+    edits=(
+        Edit(file="execute.py", old="cuda.CUstream(stream)", new="cuda.CUstream(0)"),
+    ),
     scenario="side-stream",
     check="stream",
     kinds=frozenset({"stream-race"}),

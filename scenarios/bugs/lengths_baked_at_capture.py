@@ -11,7 +11,7 @@ LENGTHS_BAKED_AT_CAPTURE = Bug(
     issue="vllm-project/flash-attention#162",
     edits=(
         Edit(
-            file="plan.py",
+            file="execute.py",
             old="        declared = spec.batch",
             new="        import torch\n"
             "        if torch.cuda.is_current_stream_capturing():\n"
@@ -21,7 +21,7 @@ LENGTHS_BAKED_AT_CAPTURE = Bug(
             "        declared = spec.batch",
         ),
         Edit(
-            file="plan.py",
+            file="execute.py",
             old="MAX_UNITS = ",
             new="KEPT: list = []\nMAX_UNITS = ",
         ),

@@ -16,7 +16,7 @@ MASK_ANCHORED_GLOBALLY = Bug(
             new='"anchor": "top_left"',
         ),
         Edit(
-            file="plan.py",
+            file="execute.py",
             old="            right=Int32(min(spec.right or 0, MAX_TOKENS)),\n",
             new="            right=Int32(\n"
             "                (spec.right or 0)\n"

@@ -95,7 +95,7 @@ ONE_BYTE_MUTANTS: tuple[OneByteMutant, ...] = (
         "largest output not reset where nobody asks",
         "fp8-e4m3-no-capacity",
         (
-            "plan.py",
+            "execute.py",
             "if view_q.tokens == 0 and amax is None:",
             "if view_q.tokens == 0:",
         ),
@@ -174,7 +174,7 @@ ONE_BYTE_MUTANTS: tuple[OneByteMutant, ...] = (
     *_both(
         "factor read on the host",
         _EDGES,
-        ("plan.py", _CALL, f"        float(descale_v)\n{_CALL}"),
+        ("execute.py", _CALL, f"        float(descale_v)\n{_CALL}"),
         check="host-sync",
         said="float",
     ),
@@ -182,7 +182,7 @@ ONE_BYTE_MUTANTS: tuple[OneByteMutant, ...] = (
         "largest output cleared by the host",
         _EDGES,
         (
-            "plan.py",
+            "execute.py",
             _CALL,
             f"        if amax is not None:\n            amax.zero_()\n{_CALL}",
         ),

@@ -11,7 +11,7 @@ OUTPUT_FILLED_FIRST = Bug(
     issue="NVIDIA/cudnn-frontend#429",
     edits=(
         Edit(
-            file="plan.py",
+            file="execute.py",
             old="        declared = spec.batch",
             new="        out.zero_()\n        declared = spec.batch",
         ),

@@ -11,7 +11,7 @@ PREPARED_ON_CURRENT_STREAM = Bug(
     issue="NVIDIA/cudnn-frontend#543",
     edits=(
         Edit(
-            file="plan.py",
+            file="execute.py",
             old="        declared = spec.batch",
             new="        lengths_q = lengths_q + 0\n        declared = spec.batch",
         ),

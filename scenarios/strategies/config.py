@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sidestream.reference.mask import ANCHORS, CAUSAL
-from sidestream.scenarios.scenario import DTYPES, FORMS
+from sidestream.scenarios.declaration import DTYPES, FORMS
 
 HEAD_DIMS = (64, 128, 8, 40, 72, 96, 16, 120)
 

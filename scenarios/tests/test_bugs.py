@@ -77,7 +77,7 @@ def test_a_read_on_the_host_names_its_line():
     kinds = {"host-sync", "capture", "stream-race"}  # it reads on the current stream
     assert {f.kind for f in outcome.findings} == kinds
     read = next(f for f in outcome.findings if f.kind == "host-sync")
-    assert "plan.py:" in read.sites[0].source
+    assert "execute.py:" in read.sites[0].source
 
 
 def test_names_are_unique_and_checks_differ():

@@ -26,8 +26,8 @@ from sidestream.kernels.support import matrix
 from sidestream.scenarios.bugs.rows import CLASSES, ROWS
 from sidestream.scenarios.bugs.rows.table import table
 from sidestream.scenarios.catalogue_each import EACH, SHAPES, each
+from sidestream.scenarios.declaration import ONE_BYTE
 from sidestream.scenarios.far import FAR, by_name, far, places
-from sidestream.scenarios.scenario import ONE_BYTE
 
 ARCH = "sm_120a"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "kernel-bugs.md"

@@ -21,7 +21,7 @@ LAYOUT: tuple[Row, ...] = (
                 scenario="kv-record",
                 edits=(
                     Edit(
-                        file="plan.py",
+                        file="execute.py",
                         old="            Int32(view_k.tokens),\n",
                         new="            Int32(math.prod(k.shape) // k.stride()[0]),\n",
                     ),
@@ -59,7 +59,7 @@ LAYOUT: tuple[Row, ...] = (
                 scenario="guarded",
                 edits=(
                     Edit(
-                        file="sm100/correction.py",
+                        file="sm100/staging.py",
                         old="packed.iterator + 4 * piece,",
                         new="packed.iterator + 4 * (piece ^ 1),",
                     ),
@@ -117,7 +117,7 @@ LAYOUT: tuple[Row, ...] = (
                 scenario="fused",
                 edits=(
                     Edit(
-                        file="plan.py",
+                        file="execute.py",
                         old="        problem = Problem(\n",
                         new="        dense = Int64(spec.heads_q * spec.head_dim)\n"
                         "        q_at = q_at._replace(token_stride=dense)\n"

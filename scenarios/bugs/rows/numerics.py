@@ -166,7 +166,7 @@ NUMERICS: tuple[Row, ...] = (
                         new="    has_left = True\n",
                     ),
                     Edit(
-                        file="plan.py",
+                        file="execute.py",
                         old="Int32(min(spec.window_left or 0, MAX_TOKENS))",
                         new="Int32(-1)",
                     ),
@@ -189,7 +189,7 @@ NUMERICS: tuple[Row, ...] = (
                 scenario="sharp",
                 edits=(
                     Edit(
-                        file="plan.py",
+                        file="execute.py",
                         old="Float32(abs(spec.softmax_scale) * math.log2(math.e))",
                         new="Float32(spec.softmax_scale**2 * math.log2(math.e))",
                     ),
